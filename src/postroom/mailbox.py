@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .core.compose import Draft
     from .core.messages import Receipt
     from .core.verb import Runs
+    from .core.waiting import Entry
     from .core.work import Settled
     from .keywords import Fields, Filters, RequestFields, Wanted, When
     from .model.agent import Agent
@@ -461,6 +462,12 @@ class Mailbox:
         from .core import escalation
 
         return self._perform(escalation.Resolve, id=id).escalation
+
+    def waiting(self, *, limit: int | None = None, opened: bool = False, mail: bool = True) -> list[Entry]:
+        """Return what waits for this agent, urgent things first; `opened` adds letters that were read."""
+        from .core import waiting
+
+        return self._perform(waiting.Waiting, limit=limit, opened=opened, mail=mail).waiting
 
     # -- threads
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .core.portable import Imported
     from .core.retention import Sweep
     from .core.verb import Runs
+    from .core.waiting import Entry
     from .keywords import TemplateFields, Wanted
     from .model.agent import Agent
     from .model.alert import DeadAlertRow
@@ -273,6 +274,12 @@ class Room:
         from .core import escalation
 
         return self._perform_in_room(escalation.ListEscalations, open_only=open_only, limit=limit).escalations
+
+    def waiting(self, *, limit: int | None = None, opened: bool = False, mail: bool = True) -> list[Entry]:
+        """Return what waits in all mailboxes, urgent things first; `mailbox` says for whom each waits."""
+        from .core import waiting
+
+        return self._perform_in_room(waiting.Waiting, limit=limit, opened=opened, mail=mail).waiting
 
     def cursor(self) -> Cursor:
         """Return the current position. Keep it (`str(cursor)`) to ask later for the changes since."""

@@ -1,4 +1,4 @@
-"""Escalations by commands, and `postroom waiting`: what waits for a person, the oldest first, with what to type."""
+"""Escalations by commands, and `postroom waiting`: what waits for a person, urgent first, with what to type."""
 
 from __future__ import annotations
 
@@ -64,17 +64,20 @@ def let_things_wait(shell: Shell) -> None:
         room.mailbox("dan").task("t-2").reject("no")
 
 
-def test_all_that_waits_is_reported_once_the_oldest_first(shell: Shell) -> None:
+def test_all_that_waits_is_reported_once_urgent_first_then_the_oldest(shell: Shell) -> None:
     let_things_wait(shell)
     expected = [
+        ("escalation", "bob", "No access."),
         ("letter", "bob", "a plain letter"),
         ("question", "bob", "Which one?"),
-        ("escalation", "bob", "No access."),
         ("task", "carol", "Sign this."),
         ("news", "dan", "no"),
     ]
     assert waiting(shell) == waiting(shell, "--as", "ceo") == expected
     assert waiting(shell) == expected  # it stamped nothing
+    everyone = shell.json("waiting", "--everyone")
+    assert (everyone["mailbox"], {one["mailbox"] for one in everyone["waiting"]}) == ("", {"human"})
+    assert "letter from bob to human: " in shell.run("waiting", "--everyone").out.replace("human\n", "human: ")
     few = shell.json("waiting", "-n", "2")
     assert (few["mailbox"], len(few["waiting"]), few["more"]) == ("human", 2, 3)
 

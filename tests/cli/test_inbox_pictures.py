@@ -15,11 +15,11 @@ from msgspec.structs import replace
 import postroom
 from postroom.cli import output
 from postroom.cli.answer import Screen
-from postroom.cli.escalation import MOST
 from postroom.cli.inbox import session
 from postroom.cli.inbox.screen import extent, frame
 from postroom.cli.inbox.state import GONE, InboxState, arrived
 from postroom.cli.output import barred, body_lines, broken, width, wrapped
+from postroom.core.waiting import MOST
 from postroom.model.message import Message
 from tests.cli.test_inbox_state import NOW, entry, inbox_with, press
 

@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 import postroom
-from postroom.cli import escalation
-from postroom.cli.escalation import waiting_for
+from postroom.cli.escalation import questions_first
 from postroom.cli.inbox import session
 from postroom.cli.inbox import state as inbox_state
 from postroom.cli.inbox.screen import Key
@@ -28,6 +27,7 @@ from postroom.cli.inbox.state import (
     pressed,
 )
 from postroom.clock import SystemClock
+from postroom.core import waiting
 from postroom.errors import Conflict
 
 NOW = SystemClock().now().wall
@@ -283,12 +283,14 @@ def test_drafts_are_files_for_their_owner_alone(tmp_path: Any, monkeypatch: pyte
 
 
 def test_no_number_of_questions_hides_a_letter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(escalation, "MOST", 2)
+    monkeypatch.setattr(waiting, "MOST", 2)
     with postroom.open("memory:") as room:
         for _ in range(5):
             room.mailbox("ann").escalate("May I?", reason="approval")
         room.mailbox("bob").send("human", "Hello")
-        assert ["escalation"] * 5 + ["letter"] == [one["what"] for one in waiting_for(room.mailbox("human"))]
+        assert ["escalation"] * 5 + ["letter"] == [
+            one["what"] for one in questions_first(room.mailbox("human").waiting())
+        ]
 
 
 @pytest.mark.parametrize("looks", [1, 2])
@@ -297,7 +299,7 @@ def test_the_quicker_of_two_processes_decides(tmp_path: Any, monkeypatch: pytest
     with postroom.open(tmp_path / "room.db", durability="process") as room:
         human, honest, left = room.mailbox("human"), session._check_waiting, [looks]
         sent = room.mailbox("ann").send("human", "May I?")
-        (waits,) = waiting_for(human)
+        (waits,) = questions_first(human.waiting())
 
         def and_just_then(box: Any, entry: Any) -> None:
             honest(box, entry)

@@ -52,6 +52,7 @@ REACH: dict[str, str] = {
     "Room.trace": "trace",
     "Room.turns": "turns",
     "Room.wait": "wait",
+    "Room.waiting": "waiting",
     # -- a mailbox
     "Mailbox.ack": "ack",
     "Mailbox.ack_and_send": "ack",
@@ -118,6 +119,7 @@ REACH: dict[str, str] = {
     "Mailbox.wait": "wait",
     "Mailbox.wait_to_ring": "watch",
     "Mailbox.wait_for_alert": "watch",
+    "Mailbox.waiting": "waiting",
     "Mailbox.work": "work",
     # -- a letter
     "Letter.ack": "ack",

@@ -374,7 +374,16 @@ def test_an_operator_that_names_no_agent_sees_the_whole_room(listed: Room, name:
     assert 1 == len(rows(room, operator, name, limit=1))
 
 
-@pytest.mark.parametrize("name", EVERYONE)
+def test_an_operator_that_names_no_agent_sees_what_waits_for_anybody(listed: Room) -> None:
+    operator = holder(None)(listed)
+    by_agent = {me: rows(listed, operator, "mail/waiting", agent_id=me) for me in ("alice", "bob", "dan", "human")}
+    whole = rows(listed, operator, "mail/waiting", limit=100)
+    assert all(row["mailbox"] == me for me, found in by_agent.items() for row in found)
+    assert {encode(row) for row in whole} == {encode(row) for found in by_agent.values() for row in found}
+    assert by_agent["alice"] and by_agent["bob"] and 1 == len(rows(listed, operator, "mail/waiting", limit=1))
+
+
+@pytest.mark.parametrize("name", [*EVERYONE, "mail/waiting"])
 def test_an_agent_that_names_no_agent_sees_its_own_mailbox_alone(listed: Room, name: str) -> None:
     room = listed
     alice = holder("alice")(room)

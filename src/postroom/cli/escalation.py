@@ -1,7 +1,6 @@
 """The commands about questions that wait for an answer: escalate, escalations, resolve, waiting and inbox.
 
-`waiting_for` gathers what waits for one agent (escalations, questions about tasks, tasks and mail), each once,
-with the command to type. The terminal inbox and the hooks of hosts use it, too.
+What waits is the verb `waiting`. The views here, and the order of the terminal inbox, are for people.
 """
 
 from __future__ import annotations
@@ -9,16 +8,16 @@ from __future__ import annotations
 import sys
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..core import escalation as core_escalation
 from ..core.escalation import MARK
 from ..environment import variable
-from ..formats.plain import plain_receipt
+from ..formats.plain import plain_entry, plain_receipt
 from ..model.codec import to_plain
 from ..model.message import Priority, same_name
-from ..model.names import HUMAN, POSTMASTER
-from ..model.task import ESCALATION, TASK_UPDATE, TaskState
+from ..model.names import HUMAN
+from ..model.task import ESCALATION
 from ..policy.routing import rungs_above
 from .answer import Answer
 from .command import Option, command, declare
@@ -28,11 +27,10 @@ from .send import content_of, fields_of
 from .views import sent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from ..letter import Letter
-    from ..mailbox import Mailbox
+    from ..core.waiting import Entry as WaitingEntry
     from ..model.message import Message
     from .answer import Screen
     from .context import Context
@@ -90,12 +88,13 @@ def escalation(screen: Screen, data: Data) -> str:
 def waiting(screen: Screen, data: Data) -> str:
     """Show each entry with its age, its kind, its sender, and the command to type."""
     if not data["waiting"]:
-        return f"Nothing waits for {data['mailbox']}.\n"
+        return f"Nothing waits for {data['mailbox'] or 'anybody'}.\n"
     lines = []
     for entry in data["waiting"]:
         subject = f": {one_line(about(entry))}" if about(entry) else ""
         marks = "".join(f" [{word}]" for word in presses(entry, screen.now))
-        head = f"{ago(entry['since'], screen.now)}, {entry['what']} from {entry['from']}{marks}{subject}"
+        parties = f"from {entry['from']}" + ("" if data["mailbox"] else f" to {entry['mailbox']}")
+        head = f"{ago(entry['since'], screen.now)}, {entry['what']} {parties}{marks}{subject}"
         folded = wrapped(head, screen.width) if screen.tables else [f"- {head}"]
         lines += [painted(screen, line, "bold") if screen.tables else line for line in folded]
         lines += [f"    {line}" for line in _quoted(screen, entry["text"])]
@@ -113,44 +112,15 @@ def _quoted(screen: Screen, text: str) -> list[str]:
 
 # -- what waits for an agent
 
-MOST = 1000  # entries of each kind
 Entry = dict[str, Any]
 URGENT = Priority.URGENT.name.lower()
-_STEPS = {TaskState.PENDING: "accept", TaskState.ACCEPTED: "complete", TaskState.WORKING: "complete"}
 _ORDER = {"escalation": 0, "question": 0, "task": 1, "letter": 2}  # the sender of a question cannot go on
 
 
-class Beginning(NamedTuple):
-    """The beginning of a letter, read without marking the letter as read."""
-
-    text: str = ""  # its first line
-    priority: Priority = Priority.NORMAL
-
-
-Texts = dict[str, Beginning]  # by the id of a letter
-
-
-def waiting_for(box: Mailbox, *, opened: bool = False, texts: Texts | None = None) -> list[Entry]:
-    """Return what waits for the agent of a mailbox, the oldest first.
-
-    A letter that belongs to an escalation, question or task is listed with that only. `opened` adds letters that
-    were read and not done. `texts` caches the beginnings of letters, for callers that ask often: letters never
-    change.
-    """
-    known = {} if texts is None else texts
-    steps = list(steps_for(box, known))
-    found: dict[str, Entry] = {}
-    for entry in (
-        *steps,
-        *_letters(box, opened, MOST + len(steps)),
-    ):  # the limit leaves room for the letters of steps, which are among the unread
-        found.setdefault(entry["letter"], entry)
-    return sorted(found.values(), key=lambda entry: (entry["since"], entry["id"]))
-
-
-def questions_first(entries: list[Entry]) -> list[Entry]:
-    """Return entries with questions first, then tasks, letters and news, each kind in its order."""
-    return sorted(entries, key=lambda entry: _ORDER.get(entry["what"], 3))
+def questions_first(entries: Iterable[WaitingEntry]) -> list[Entry]:
+    """Return entries as JSON: questions first, then tasks, letters and news, the oldest of each kind first."""
+    ordered = sorted(entries, key=lambda entry: (_ORDER.get(entry.what, 3), entry.since, entry.id))
+    return [plain_entry(entry) for entry in ordered]
 
 
 def about(entry: Entry) -> str:
@@ -164,98 +134,6 @@ def presses(entry: Entry, now: datetime) -> list[str]:
     deadline = due(entry["due_at"], now)
     words = [f"due {deadline}" if deadline.startswith("in ") else deadline] if deadline else []
     return [URGENT, *words] if entry["priority"] == URGENT else words
-
-
-def steps_for(box: Mailbox, texts: Texts | None = None) -> Iterator[Entry]:
-    """Yield the escalations, questions and tasks that go on only by a step of this mailbox's agent."""
-    known = {} if texts is None else texts
-    yield from _escalations(box, known)
-    yield from _questions(box, known)
-    yield from _tasks(box, known)
-
-
-def _escalations(box: Mailbox, texts: Texts) -> Iterator[Entry]:
-    for one in box.escalations():
-        if one.waits_for is not None and same_name(one.waits_for, box.name):
-            letter = one.letters[-1]
-            begin = _beginning(box, one.thread, letter, texts)
-            how = f"postroom reply {letter} --done --as {box.name}"
-            yield _entry("escalation", one.id, letter, one.thread, one.since, one.asker, one.subject, begin, how)
-
-
-def _questions(box: Mailbox, texts: Texts) -> Iterator[Entry]:
-    """Yield the tasks that this agent assigned, and whose receiver has a question."""
-    for task in box.tasks("given", states=TaskState.INPUT_REQUIRED, limit=MOST):
-        last, since = task.standing.last, task.standing.moved_at
-        begin = _beginning(box, task.thread, last, texts)
-        how = f"postroom tasks answer {task.id} --as {box.name}"
-        about = (since, task.receiver, task.subject, begin, how)
-        yield _entry("question", task.id, last, task.thread, *about, state=task.state)
-
-
-def _tasks(box: Mailbox, texts: Texts) -> Iterator[Entry]:
-    """Yield the tasks assigned to this agent whose next step is its own."""
-    for task in box.tasks("received", states=[str(state) for state in _STEPS], limit=MOST):
-        begin = _beginning(box, task.thread, task.id, texts)
-        how = f"postroom tasks {_STEPS[task.state]} {task.id} --as {box.name}"
-        about = (task.standing.opened_at, task.giver, task.subject, begin, how)
-        yield _entry(
-            "task", task.id, task.id, task.thread, *about, state=task.state, deadline=task.standing.deadline
-        )
-
-
-def _letters(box: Mailbox, opened: bool, most: int) -> Iterator[Entry]:
-    """Yield mail that is not done. News of a task that later news replaced is left out."""
-    newest = {task.standing.last for task in box.tasks(limit=MOST)}
-    for letter in box.check(most, peek=True, unread_only=not opened):
-        if letter.kind != TASK_UPDATE or letter.id in newest:
-            yield _letter(box, letter)
-
-
-def _letter(box: Mailbox, letter: Letter) -> Entry:
-    """Return the entry of a letter. News from the postmaster or a task need no answer; other letters may."""
-    is_news = letter.sender == POSTMASTER or letter.kind == TASK_UPDATE
-    what, verb = ("news", f"ack {letter.id}") if is_news else ("letter", f"reply {letter.id} --done")
-    since, how = letter.delivery.delivered_at or letter.created_at, f"postroom {verb} --as {box.name}"
-    begin = Beginning(_first_line(letter.text), letter.priority)
-    about = (since, letter.sender, letter.subject, begin, how)
-    return _entry(what, letter.id, letter.id, letter.thread, *about, read=letter.delivery.read_at is not None)
-
-
-def _beginning(box: Mailbox, thread: str, id: str, texts: Texts) -> Beginning:
-    """Return the beginning of a letter, without marking it as read."""
-    if id not in texts:
-        texts |= {one.id: Beginning(_first_line(one.text), one.priority) for one in box.thread(thread)}
-    return texts.setdefault(id, Beginning())
-
-
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0]
-
-
-def _entry(
-    what: str,
-    id: str,
-    letter: str,
-    thread: str,
-    since: datetime,
-    sender: str,
-    subject: str,
-    begin: Beginning,
-    answer: str,
-    *,
-    state: TaskState | None = None,
-    deadline: datetime | None = None,
-    read: bool | None = None,
-) -> Entry:
-    about = {"from": sender, "subject": subject, "text": begin.text, "priority": begin.priority.name.lower()}
-    how = {
-        "thread": thread,
-        "state": None if state is None else str(state),
-        "due_at": to_plain(deadline),
-        "read": read,
-    }
-    return {"what": what, "id": id, "letter": letter, "since": to_plain(since), **about, "answer": answer, **how}
 
 
 # -- commands
@@ -354,21 +232,21 @@ declare(
 
 @command(
     "waiting",
-    LIMIT,
+    Option("--no-mail", help="no letters: only questions and tasks", kind="flag", field="mail", value=False),
+    verb="waiting.Waiting",
     about="For people: open escalations that were put to you, questions about tasks you gave, tasks you were"
-    " given, and unread mail, each once. Marks nothing as read. Without --as and POSTROOM_AGENT you are"
-    " human, who is also called user and ceo (the setting human gives another name). Shows 20 unless --limit"
-    " says otherwise.",
+    " given, and unread mail, each once; urgent ones first, then the oldest. Marks nothing as read. Without --as"
+    " and POSTROOM_AGENT you are human, who is also called user and ceo (the setting human gives another name).",
     examples=(
         ("postroom waiting", "for the human"),
         ("postroom waiting --as planner --json", "for another, as JSON"),
+        ("postroom waiting --everyone", "what waits for anybody"),
     ),
-    json="mailbox waiting more",
     looks=True,
 )
 def run_waiting(context: Context) -> Answer:
     context.default_me(HUMAN)
-    return _waiting(context, waiting_for(context.mailbox))
+    return _with_options(context, context.answer(waiting))
 
 
 @command(
@@ -391,7 +269,10 @@ def run_inbox(context: Context) -> Answer | Iterator[Answer]:
         from .inbox.session import run_terminal  # noqa: PLC0415 - for terminals alone
 
         return run_terminal(context)
-    return _waiting(context, questions_first(waiting_for(context.mailbox, opened=True)))
+    entries = questions_first(context.mailbox.waiting(opened=True))
+    shown = entries[: context.get("limit", 20)]
+    data = {"mailbox": context.mailbox.name, "waiting": shown, "more": len(entries) - len(shown)}
+    return _with_options(context, Answer(context.name, data, waiting))
 
 
 def _has_a_person(context: Context) -> bool:
@@ -401,9 +282,8 @@ def _has_a_person(context: Context) -> bool:
     return can_draw and all(end is not None and end.isatty() for end in ends)
 
 
-def _waiting(context: Context, found: list[Entry]) -> Answer:
-    shown = found[: context.get("limit", 20)]
-    for entry in shown:
+def _with_options(context: Context, answer: Answer) -> Answer:
+    """Add to each command to type the options by which this one chose the room."""
+    for entry in answer.data["waiting"]:
         entry["answer"] += again(context.screen, entry["answer"])
-    data = {"mailbox": context.mailbox.name, "waiting": shown, "more": len(found) - len(shown)}
-    return Answer(context.name, data, waiting)
+    return answer

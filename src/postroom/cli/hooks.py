@@ -96,9 +96,7 @@ class CommandAccess:
         self._context.values |= {"as": agent} | ({"room": room} if room else {})
 
     def letters_needing_steps(self) -> Iterator[str]:
-        from .escalation import steps_for  # noqa: PLC0415 - only where a task or an escalation is unread
-
-        return (step["letter"] for step in steps_for(self._context.mailbox))
+        return (step.letter for step in self._context.mailbox.waiting(mail=False))
 
     def inbox_files(self, folder: str) -> InboxFolder:
         from ..app.inbox_files import InboxFolder  # noqa: PLC0415 - only where there are such files

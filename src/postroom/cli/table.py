@@ -61,7 +61,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "escalate": ("escalation", "ask the next agent or person above you on the ladder"),
         "escalations": ("escalation", "list questions that were escalated by you or to you, the oldest first"),
         "resolve": ("escalation", "close an escalation without an answer"),
-        "waiting": ("escalation", "list what waits for you, the oldest first, with the command to type"),
+        "waiting": ("escalation", "list what waits for you, urgent things first, with the command to type"),
         "inbox": ("escalation", "show what waits for you, live: read, answer, approve and decline by keys"),
     },
     "Templates": {

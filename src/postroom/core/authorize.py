@@ -34,6 +34,7 @@ RULES: dict[str, Rule] = {
     "unsend": "own",
     "threads": "own",
     "escalations": "own",
+    "waiting": "own",  # see what waits for whom
     "block": "own",
     "task": "own",
     "search": "own",
@@ -71,6 +72,7 @@ NEEDS: dict[str, frozenset[str]] = {
     "show": _READ,
     "threads": _READ,
     "escalations": _READ,
+    "waiting": _READ,
     "search": _READ,
     "trace": _READ,
     "claim": frozenset({"work"}),
@@ -101,6 +103,7 @@ _PHRASES = {
     "dead": "look at dead letters",
     "threads": "look at threads",
     "escalations": "handle escalations",
+    "waiting": "see what waits",
     "block": "block senders",
     "task": "handle tasks",
     "heartbeat": "send heartbeats",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..core.agents import Agents
     from ..core.messages import Receipt
     from ..core.tasks import FoundTask
+    from ..core.waiting import Entry
     from ..core.work import Claimed, Revived, Settled
     from ..letter import Letter, Work
     from ..model.agent import Agent
@@ -132,6 +133,13 @@ def plain_escalation(one: Escalation) -> dict[str, Any]:
     return plain | {"priority": one.priority.name.lower(), "waits_for": one.waits_for}
 
 
+def plain_entry(entry: Entry) -> dict[str, Any]:
+    """Return something that waits for an agent; `from` is a keyword of Python and no name of a field there."""
+    names = ("from" if name == "sender" else name for name in entry.__struct_fields__)
+    values = (to_plain(getattr(entry, name)) for name in entry.__struct_fields__)
+    return dict(zip(names, values, strict=True)) | {"priority": entry.priority.name.lower()}
+
+
 def plain_rung(rung: Rung) -> dict[str, Any]:
     letters = [asdict(one) | {"priority": one.priority.name.lower()} for one in rung.letters]
     return asdict(rung) | {"letters": letters}
@@ -207,6 +215,7 @@ def encoders() -> dict[type, Callable[[Any], Any]]:
     from ..core.agents import Agents  # noqa: PLC0415
     from ..core.messages import Receipt  # noqa: PLC0415
     from ..core.tasks import FoundTask  # noqa: PLC0415
+    from ..core.waiting import Entry  # noqa: PLC0415
     from ..core.work import Claimed, Revived, Settled  # noqa: PLC0415
     from ..model.agent import Agent  # noqa: PLC0415
     from ..model.alert import Rung  # noqa: PLC0415
@@ -222,6 +231,7 @@ def encoders() -> dict[type, Callable[[Any], Any]]:
         Diagnosis: plain_diagnosis,
         Stats: plain_stats,
         Claimed: plain_claimed,
+        Entry: plain_entry,
         Escalation: plain_escalation,
         Found: plain_found,
         FoundTask: plain_task,

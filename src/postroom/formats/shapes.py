@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get
 import msgspec
 from msgspec import Struct
 
+from ..core.waiting import Entry
 from ..core.work import Claimed
 from ..model.delivery import Delivery
 from ..model.message import Message
@@ -65,9 +66,15 @@ def _claimed_shape() -> type[Struct]:
     return msgspec.defstruct("Claimed", [("letters", list[letter])])  # type: ignore[valid-type] # a type made here
 
 
+@cache
+def _entry_shape() -> type[Struct]:
+    return _shape("Entry", Entry, ("sender", "priority"), **{"from": str, "priority": _Priority})
+
+
 _Priority = Literal["low", "normal", "high", "urgent"]
 _SHAPES: dict[type, Callable[[], type[Struct]]] = {
     Claimed: _claimed_shape,
+    Entry: _entry_shape,
     Found: _letter_shape,
     Message: _message_shape,
 }

@@ -22,6 +22,7 @@ from ..core import (
     tasks,
     templates,
     threads,
+    waiting,
     work,
 )
 from ..errors import Invalid
@@ -151,6 +152,7 @@ WORK_ROWS = (
          *FIELDS, result=RECEIPT, action="send"),
     of_verb(escalation.ListEscalations),
     of_verb(escalation.Resolve),
+    of_verb(waiting.Waiting),
 )  # fmt: skip
 
 

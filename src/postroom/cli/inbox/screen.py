@@ -10,7 +10,8 @@ import codecs
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..escalation import MOST, about, presses
+from ...core.waiting import MOST
+from ..escalation import about, presses
 from ..output import BAR, ago, begun, body_lines, broken, cut, one_line, painted, table, width, wrapped
 from ..screen import Frame
 from .state import GONE, KEYS, Extent, offered

@@ -28,7 +28,7 @@ from ...model.task import ESCALATION
 from ...store.address import place_of
 from ..answer import Screen
 from ..context import editor, run_editor
-from ..escalation import questions_first, waiting_for
+from ..escalation import questions_first
 from ..output import BAR, barred, width, wrapped
 from ..screen import LiveScreen
 from ..views import thread
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ...store.protocol import Watch
     from ..answer import Answer
     from ..context import Context
-    from ..escalation import Entry, Texts
+    from ..escalation import Entry
     from ..screen import Frame
     from .screen import Key
     from .state import Draft
@@ -179,7 +179,7 @@ def do(box: Mailbox, effect: Do) -> str:
 
 def _check_waiting(box: Mailbox, entry: Entry) -> None:
     """Refuse a verb on an entry that no longer waits as it did: a second answer would only confuse."""
-    now = {one["letter"]: one for one in waiting_for(box, opened=True)}.get(entry["letter"])
+    now = {one["letter"]: one for one in questions_first(box.waiting(opened=True))}.get(entry["letter"])
     if now is None:
         raise Conflict(f"{GONE} Nothing was done.")
     if now["state"] != entry["state"]:
@@ -282,7 +282,6 @@ class InboxSession:
         self._context, self._box, self._screen, self._watch = context, box, screen, watch
         self._keyboard = Keyboard()
         self._drafts = Drafts(place_of(context.settings.store) or "", box.name)
-        self._texts: Texts = {}
         self._looked = self._look_at = 0.0
         self._pace = PACE
         self._letter: tuple[Message, Sequence[Message]] | None = None
@@ -315,12 +314,12 @@ class InboxSession:
         core = self._box.room.core
         began = time.monotonic()
         try:
-            found = waiting_for(self._box, opened=True, texts=self._texts)
+            found = questions_first(self._box.waiting(opened=True))
             pause = min(inbox.seconds_to_sleep(core, [self._box.name]), LOOK)
         except PostroomError as failed:
             self._state, pause = replace(self._state, notice=_words(failed)), LOOK
         else:
-            self._state = state.arrived(self._state, questions_first(found))
+            self._state = state.arrived(self._state, found)
         self._looked = time.monotonic()
         self._pace = max(PACE, REST * (self._looked - began))
         self._look_at = self._looked + max(pause, self._pace)

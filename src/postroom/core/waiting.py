@@ -1,0 +1,205 @@
+"""What waits for an agent, or for anybody: escalations, questions about tasks, tasks and mail, each once.
+
+The sender of a question cannot go on before the answer, so each entry says since when it waits, how urgent it is,
+and with which command it is answered. Nothing is marked as read.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+from msgspec import Struct
+
+from ..model.delivery import State
+from ..model.message import Priority, same_name
+from ..model.names import POSTMASTER
+from ..model.query import Query
+from ..model.task import TASK_UPDATE, TaskState
+from .escalation import ListEscalations
+from .inbox import READABLE, Check
+from .tasks import ListTasks
+from .validation import check_limit
+from .verb import MailboxVerb, verb
+
+if TYPE_CHECKING:
+    from ..model.query import Found
+    from ..model.task import Standing
+    from .authorize import Principal
+    from .core import Core
+
+
+MOST = 1000  # entries of each kind
+What: TypeAlias = Literal["escalation", "question", "task", "letter", "news"]
+_STEPS = {TaskState.PENDING: "accept", TaskState.ACCEPTED: "complete", TaskState.WORKING: "complete"}
+_ARRIVED = (*READABLE, State.DONE, State.DEAD)
+
+
+class Entry(Struct, kw_only=True):
+    """One thing that waits for an agent."""
+
+    what: What
+    id: str  # of the escalation, the task or the letter
+    letter: str  # the id of its letter
+    since: datetime
+    sender: str
+    subject: str
+    text: str = ""  # the first line of the letter
+    priority: Priority = Priority.NORMAL
+    answer: str  # the command to type
+    thread: str
+    state: TaskState | None = None  # of a task, or of the task that a question is about
+    due_at: datetime | None = None  # of a task
+    read: bool | None = None  # of a letter: was it read?
+    mailbox: str  # for whom it waits
+
+
+class WaitingList(Struct):
+    """What waits for one mailbox or, for an operator, in the room."""
+
+    mailbox: str  # empty: the whole room
+    waiting: list[Entry]
+    more: int  # entries that are not shown
+
+
+@verb("waiting", WaitingList, action="waiting", many=True, writes=False, everyone=True)
+class Waiting(MailboxVerb, kw_only=True):
+    """Return what waits for an answer: escalations, questions, tasks and mail; urgent ones first, then the oldest.
+
+    A letter that belongs to an escalation, question or task is listed with that only. Nothing is marked as read.
+    """
+
+    limit: Annotated[int | None, "how many at most"] = 20
+    opened: Annotated[bool, "also letters that were read and are not settled"] = False
+    mail: Annotated[bool, "false: only what goes on by a step of the agent"] = True
+
+    def run(self, core: Core, principal: Principal) -> WaitingList:
+        most = check_limit(self.limit)
+        mailbox = self.agent_id
+        steps = [
+            *self._escalations(core, principal),
+            *self._questions(core, principal),
+            *self._tasks(core, principal),
+        ]
+        _begin(core, mailbox, steps)
+        mail = self._mail(core, principal, MOST + len(steps)) if self.mail else []
+        found: dict[tuple[str, str], Entry] = {}
+        for entry in (*steps, *mail):
+            found.setdefault((entry.letter, entry.mailbox), entry)
+        ordered = sorted(found.values(), key=lambda entry: (-entry.priority, entry.since, entry.id))
+        shown = ordered[:most]
+        return WaitingList(mailbox, shown, len(ordered) - len(shown))
+
+    def _escalations(self, core: Core, principal: Principal) -> list[Entry]:
+        listed = ListEscalations(agent_id=self.agent_id).run(core, principal).escalations
+        return [
+            Entry(
+                what="escalation",
+                id=one.id,
+                letter=one.letters[-1],
+                since=one.since,
+                sender=one.asker,
+                subject=one.subject,
+                priority=one.priority,
+                answer=f"postroom reply {one.letters[-1]} --done --as {one.waits_for}",
+                thread=one.thread,
+                mailbox=one.waits_for,
+            )
+            for one in listed
+            if one.waits_for is not None and (not self.agent_id or same_name(one.waits_for, self.agent_id))
+        ]
+
+    def _questions(self, core: Core, principal: Principal) -> list[Entry]:
+        """Return the tasks whose receiver has a question; the giver must answer."""
+        asked = self._list(core, principal, "given", TaskState.INPUT_REQUIRED)
+        return [
+            _of_task(task, "question", task.last, task.moved_at, task.receiver, "answer", task.giver)
+            for task in asked
+        ]
+
+    def _tasks(self, core: Core, principal: Principal) -> list[Entry]:
+        """Return the tasks whose next step is their receiver's own."""
+        given = self._list(core, principal, "received", *_STEPS)
+        return [
+            _of_task(task, "task", task.letter, task.opened_at, task.giver, _STEPS[task.state], task.receiver)
+            for task in given
+        ]
+
+    def _list(self, core: Core, principal: Principal, role: str, *states: TaskState) -> list[Standing]:
+        listed = ListTasks(agent_id=self.agent_id, role=role, states=[str(one) for one in states], limit=MOST)
+        return [found.standing for found in listed.run(core, principal).tasks]
+
+    def _mail(self, core: Core, principal: Principal, most: int) -> list[Entry]:
+        """Return mail that is not done. News of a task that later news replaced is left out.
+
+        `most` leaves room for the letters of steps, which are among the unread.
+        """
+        if self.agent_id:
+            listed = Check(agent_id=self.agent_id, limit=most, peek=True, unread_only=not self.opened)
+            letters = listed.run(core, principal).letters
+        else:
+            now = core.now().wall
+            query = Query(states=(State.UNREAD,), unread_only=not self.opened, offered_at=now, limit=most)
+            letters = core.store.find(query)
+        news = [found for found in letters if found.message.kind == TASK_UPDATE]
+        tasks = ListTasks(agent_id=self.agent_id, limit=MOST).run(core, principal).tasks if news else []
+        newest = {task.standing.last for task in tasks}
+        return [
+            _of_letter(found)
+            for found in letters
+            if found.message.kind != TASK_UPDATE or found.message.id in newest
+        ]
+
+
+def _of_task(
+    task: Standing, what: What, letter: str, since: datetime, sender: str, step: str, mailbox: str
+) -> Entry:
+    return Entry(
+        what=what,
+        id=task.letter,
+        letter=letter,
+        since=since,
+        sender=sender,
+        subject=task.subject,
+        answer=f"postroom tasks {step} {task.letter} --as {mailbox}",
+        thread=task.thread,
+        state=task.state,
+        due_at=task.deadline if what == "task" else None,
+        mailbox=mailbox,
+    )
+
+
+def _of_letter(found: Found) -> Entry:
+    """Return the entry of a letter. News from the postmaster or a task need no answer; other letters may."""
+    letter, delivery = found.message, found.delivery
+    is_news = letter.sender == POSTMASTER or letter.kind == TASK_UPDATE
+    step = f"ack {letter.id}" if is_news else f"reply {letter.id} --done"
+    return Entry(
+        what="news" if is_news else "letter",
+        id=letter.id,
+        letter=letter.id,
+        since=delivery.delivered_at or letter.created_at,
+        sender=letter.sender,
+        subject=letter.subject,
+        text=_first_line(letter.text),
+        priority=letter.priority,
+        answer=f"postroom {step} --as {delivery.mailbox}",
+        thread=letter.thread,
+        read=delivery.read_at is not None,
+        mailbox=delivery.mailbox,
+    )
+
+
+def _begin(core: Core, mailbox: str, entries: list[Entry]) -> None:
+    """Add how the letters of these entries begin, and their priority, as the agents concerned may see them."""
+    ids = tuple({entry.letter for entry in entries})
+    wanted = Query(mailbox=mailbox or None, message_ids=ids, states=_ARRIVED, shown_only=True, order="age")
+    letters = {found.message.id: found.message for found in core.store.find(wanted)} if ids else {}
+    for entry in entries:
+        letter = letters.get(entry.letter)
+        if letter is not None:
+            entry.text, entry.priority = _first_line(letter.text), letter.priority
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
