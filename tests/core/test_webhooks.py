@@ -127,7 +127,7 @@ def test_there_is_an_end_to_them(room: Room, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(webhooks, "MOST", 2)
     made(room)
     made(room)
-    with pytest.raises(Invalid, match="webhook remove"):
+    with pytest.raises(Invalid, match="webhooks remove"):
         made(room)
 
 
