@@ -21,7 +21,8 @@ from postroom.formats.plain import result_names
 from postroom.map.table import MAP
 from postroom.server.describe import kind_of
 from postroom.server.inbox_actions import ACTIONS
-from postroom.server.protocol import ALIASES, MAIL, wire_verbs
+from postroom.server.mail import MAIL
+from postroom.server.protocol import ALIASES, wire_verbs
 from postroom.server.session import SESSION
 
 DOCS = Path(__file__).parent.parent / "docs"

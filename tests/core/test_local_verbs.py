@@ -9,7 +9,8 @@ from postroom.core.verb import LOCAL, Verb, from_params, parameters
 from postroom.errors import Invalid
 from postroom.mcp.tools import ROWS
 from postroom.server.inbox_actions import ACTIONS
-from postroom.server.protocol import MAIL, wire_verbs
+from postroom.server.mail import MAIL
+from postroom.server.protocol import wire_verbs
 from postroom.server.session import SESSION
 
 LOCAL_VERBS: list[type[Verb]] = [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from postroom import PostroomError, Room
 from postroom.core.verb import from_params
 from postroom.formats.errors import Problem, mail_problem
-from postroom.server.protocol import MAIL
+from postroom.server.mail import MAIL
 from postroom.server.requests import in_json
 
 # JSON as our letters may hold it: no NUL, no lone surrogates, integers of 64 bits.

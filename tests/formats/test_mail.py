@@ -14,7 +14,7 @@ from postroom.core.authorize import RULES, Principal, agent_principal
 from postroom.core.verb import parameters
 from postroom.formats.errors import mail_problem
 from postroom.model.values import check_label
-from postroom.server.protocol import MAIL
+from postroom.server.mail import MAIL
 from postroom.settings import Settings
 from postroom.store.memory import MemoryStore
 from tests.conftest import LONG

@@ -39,7 +39,7 @@ from postroom.map.session import BEFORE, STEPS, Answer, Session, State, Step
 from postroom.map.table import MAP, for_map
 from postroom.model.codec import encode
 from postroom.model.message import Message, content_of, part_from_json
-from postroom.server.protocol import MAIL
+from postroom.server.mail import MAIL
 from tests.formats.asking import JSON, TEXT
 from tests.formats.drawn import FULL, letters
 

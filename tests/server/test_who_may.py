@@ -34,7 +34,8 @@ from postroom.server.callers import Caller, PrincipalCalls
 from postroom.server.describe import kind_of
 from postroom.server.executor import Executor
 from postroom.server.inbox_actions import ACTIONS
-from postroom.server.protocol import MAIL, Action, Request, Step, wire_verbs
+from postroom.server.mail import MAIL
+from postroom.server.protocol import Action, Request, Step, wire_verbs
 from postroom.server.requests import SessionVerb
 from tests.renaming import rename
 

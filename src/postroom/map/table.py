@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..federation import methods
 from ..formats.errors import NoSuchMethod
 from ..formats.map import SUBSCRIBE_ACK, spellings
-from ..server.protocol import MAIL
+from ..server.mail import MAIL
 from ..server.table import Method, Param, verb_of
 from . import agents, routing
 

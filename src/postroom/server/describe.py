@@ -16,7 +16,8 @@ from ..formats.shapes import json_type
 from ..model.codec import to_plain
 from ..model.message import Part
 from .http import VERBS_AT
-from .protocol import MAIL, PREFIX, wire_verbs
+from .mail import MAIL
+from .protocol import PREFIX, wire_verbs
 from .requests import Milliseconds
 from .session import SESSION
 

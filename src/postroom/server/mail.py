@@ -11,14 +11,14 @@ those of MAP see that there is no more. With any of these a page is 50 rows, and
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ..core import conversations
 from ..core import threads as core_threads
 from ..core.conversations import ConversationRequest, Guest, TurnRequest, turn_in
 from ..core.threads import TurnFilter
 from ..core.validation import as_list, check_count
-from ..core.verb import snake
+from ..core.verb import given, snake, verb
 from ..errors import Invalid, Missing
 from ..formats.inbox import milliseconds, present
 from ..formats.mail import (
@@ -33,43 +33,32 @@ from ..formats.mail import (
 from ..formats.map import map_message
 from ..model.message import is_typed, payload_to_parts
 from ..model.thread import TURN, letter_of_turn
-from .table import Method, Param
+from .requests import ForeignVerb
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from ..core.authorize import Principal
     from ..core.conversations import View
+    from ..core.core import Core
+    from ..core.verb import V, Verb
     from ..model.message import Message
     from ..model.thread import Shape
-    from ..room import Room
 
 
 MAX_ROWS = 10_000  # rows in one answer
-
-
-def conversation(params: Mapping[str, Any]) -> str:
-    """Return the id of the conversation: `conversationId`, or `id` in agent-inbox's protocol."""
-    id = params.get("conversation_id") or params.get("id")
-    if not id:
-        raise Invalid("is missing", field="conversation_id")
-    return str(id)
-
-
-def acting_agent(room: Room, params: Mapping[str, Any]) -> str:
-    """Return the agent that a call names, or the one that is calling. The verb checks whether that is allowed."""
-    agent = named_agent(params) or room.principal.agent
-    if not agent:
-        raise Invalid("is missing", field="participant_id", hint="who are you?")
-    return str(agent)
-
-
-def named_agent(params: Mapping[str, Any]) -> str | None:
-    """Return the agent that a call names."""
-    return params.get("participant_id") or params.get("agent_id")
+PAGE = 50  # rows where a page is asked for without `limit`
 
 
 def limit_of(value: Any) -> int:
     return min(check_count(value, "limit"), MAX_ROWS)
+
+
+def page_limit(limit: int | None, *paging: Any) -> int | None:
+    """Return the length of a page, or None: nothing that asks for pages was given, and all is answered."""
+    if limit is None:
+        return None if all(one is None for one in paging) else PAGE
+    return limit_of(limit)
 
 
 def page(name: str, rows: Sequence[dict[str, Any]], limit: int | None) -> dict[str, Any]:
@@ -173,177 +162,386 @@ def _turn_id(value: Any, field: str) -> str | None:
     return None if value is None else letter_of_turn(value)
 
 
-# -- the methods
+# -- the verbs
 
-PAGE = 50
-
-
-def create(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    creator = named_creator(params) or room.principal.agent
-    opening = ConversationRequest(
-        id=params.get("id") or params.get("conversation_id"),
-        scope=params.get("scope", room.core.default_scope),
-        subject=params.get("subject"),
-        type=params.get("type"),
-        metadata=params.get("metadata"),
-        creator=creator,
-        parent=params.get("parent_conversation_id"),
-        parent_turn=params.get("parent_turn_id"),
-        guests=tuple(_guest(one) for one in params.get("initial_participants", [])),
-    )
-    first = params.get("initial_turn")
-    saying = None if first is None else _turn_content({snake(name): value for name, value in first.items()})
-    view = conversations.create(room.core, room.principal, opening, saying)
-    record, seat = (
-        conversation_record(view),
-        conversations.seat_in(room.core, view, creator) if creator else None,
-    )
-    return record | present(
-        conversation=record,
-        participant=seat_record(seat) if seat else None,
-        initialTurn=turn_record(view.letters[-1]) if saying else None,
-    )
+MAIL: dict[str, type[Verb]] = {}
+_LIMIT = "how many at most; 50 where a page is asked for"
+_CURSOR = "go on behind this one: the last answer's nextCursor"
+_THREAD = "a thread of the conversation"
+_SUBJECT = "one line"
+_METADATA = "anything; returned as it is"
+_RECORD = "the conversation's fields in both spellings"
 
 
-def named_creator(params: dict[str, Any]) -> str | None:
-    return params.get("agent_id") or params.get("participant_id")
+def _mail(name: str, result: str, **declared: Any) -> Callable[[V], V]:
+    """Declare a method. Almost all are slow: a conversation is read from its letters, and may have many."""
+    action = "converse" if declared.get("writes", True) else "talks"
+    fields = {"action": action, "strict": False, "slow": True, **declared}
+    return verb(f"mail/{name}", result, registry=MAIL, **fields)
 
 
-def get(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    view, include = _look(room, params), params.get("include", {})
-    newest = include.get("recentTurns")
-    turns = [turn_record(letter) for letter in view.letters]
-    summary = core_threads.summary(room.core, view, TurnFilter()) if include.get("stats") else None
-    return _with_turns(view, turns) | present(
-        participants=[seat_record(seat) for seat in view.seats],
-        recentTurns=turns[-limit_of(newest) :] if isinstance(newest, int) and newest else None,
-        stats=stats_record(summary) if summary else None,
-    )
+class ConversationVerb(ForeignVerb, kw_only=True):
+    """A request about one conversation."""
+
+    id: Annotated[str | None, "agent-inbox's name for conversation_id"] = None
+    conversation_id: Annotated[str | None, "the conversation"] = None
+
+    @property
+    def conversation(self) -> str:
+        """The id of the conversation, under either protocol's name."""
+        id = self.conversation_id or self.id
+        if not id:
+            raise Invalid("is missing", field="conversation_id")
+        return id
+
+    def view(self, core: Core, principal: Principal) -> View:
+        return conversations.get_view(core, principal, self.conversation)
 
 
-def list_all(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    limit = limit_of(params.get("limit", PAGE)) if params.keys() & {"limit", "cursor", "filter"} else None
-    wanted = list_filter(params.get("filter", {}))
-    rows: list[dict[str, Any]] = []
-    for view in conversations.conversations(room.core, room.principal, params.get("scope"), params.get("cursor")):
-        if passes_filter(view, wanted):
-            rows.append(conversation_record(view))
-        if limit is not None and len(rows) > limit:
-            break
-    return page("conversations", rows, limit)
+class ParticipantVerb(ConversationVerb, kw_only=True):
+    """A request about an agent in a conversation."""
+
+    agent_id: Annotated[str | None, "which agent; by default, the one that is calling"] = None
+    participant_id: Annotated[str | None, "MAP's name for agent_id"] = None
+
+    def acting(self) -> str | None:
+        return self.participant_id or self.agent_id
+
+    def agent(self, principal: Principal) -> str:
+        """Return the agent that the request names, or the one that is calling. Core checks whether it may."""
+        agent = self.participant_id or self.agent_id or principal.agent
+        if not agent:
+            raise Invalid("is missing", field="participant_id", hint="who are you?")
+        return agent
 
 
-def close(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    status = params.get("status", "completed")
-    view = conversations.close(room.core, room.principal, conversation(params), status)
-    return {"ok": True, "conversation": conversation_record(view)}
+@_mail("create", f"{_RECORD}; conversation, participant, initialTurn", action="join", slow=False)
+class Create(ParticipantVerb, kw_only=True):
+    """Open a conversation, with a first turn if one is given. Its creator takes part in it."""
+
+    whose: ClassVar[str | None] = "agent_id"
+
+    scope: Annotated[str | None, "where it belongs; default"] = None
+    subject: Annotated[str | None, _SUBJECT] = None
+    metadata: Annotated[dict[str, Any] | None, _METADATA] = None
+    type: Annotated[str | None, "multi-agent, user-session, agent-task or mixed"] = None
+    parent_conversation_id: Annotated[str | None, "another one it came out of"] = None
+    parent_turn_id: Annotated[str | None, "and the turn there"] = None
+    initial_participants: Annotated[
+        list[Any] | None, "further participants: objects with id, role, permissions"
+    ] = None
+    initial_turn: Annotated[dict[str, Any] | None, "contentType, content, visibility"] = None
+
+    def acting(self) -> str | None:
+        return self.agent_id or self.participant_id
+
+    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
+        creator, first = self.acting() or principal.agent, self.initial_turn
+        opening = ConversationRequest(
+            id=self.id or self.conversation_id,
+            scope=core.default_scope if self.scope is None else self.scope,
+            subject=self.subject,
+            type=self.type,
+            metadata=self.metadata,
+            creator=creator,
+            parent=self.parent_conversation_id,
+            parent_turn=self.parent_turn_id,
+            guests=tuple(_guest(one) for one in self.initial_participants or ()),
+        )
+        saying = None if first is None else _turn_content({snake(name): value for name, value in first.items()})
+        view = conversations.create(core, principal, opening, saying)
+        record, seat = conversation_record(view), conversations.seat_in(core, view, creator) if creator else None
+        return record | present(
+            conversation=record,
+            participant=seat_record(seat) if seat else None,
+            initialTurn=turn_record(view.letters[-1]) if saying else None,
+        )
 
 
-def reopen(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    view = conversations.reopen(room.core, room.principal, conversation(params))
-    return {
-        "conversationId": view.talk.id,
-        "status": view.talk.status,
-        "ok": True,
-        "conversation": conversation_record(view),
-    }
+@_mail(
+    "get",
+    "conversation, participants, turns, threads; recentTurns and stats where they are asked for",
+    writes=False,
+)
+class Get(ConversationVerb, kw_only=True):
+    """A conversation with its turns and threads."""
+
+    include: Annotated[dict[str, Any] | None, "participants, threads, recentTurns (how many), stats"] = None
+
+    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
+        view, include = self.view(core, principal), self.include or {}
+        newest = include.get("recentTurns")
+        turns = [turn_record(letter) for letter in view.letters]
+        summary = core_threads.summary(core, view, TurnFilter()) if include.get("stats") else None
+        return _with_turns(view, turns) | present(
+            participants=[seat_record(seat) for seat in view.seats],
+            recentTurns=turns[-limit_of(newest) :] if isinstance(newest, int) and newest else None,
+            stats=stats_record(summary) if summary else None,
+        )
 
 
-def join(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    agent, catch_up = acting_agent(room, params), params.get("catch_up")
-    view = conversations.join(room.core, room.principal, conversation(params), agent, params.get("role"))
-    joined = {"ok": True, "conversation": conversation_record(view), **_participant(room, view, agent)}
-    if catch_up is None:
-        return joined
-    start = catch_up.get("from")
-    place = "from_turn_id" if isinstance(start, str) and start.startswith(TURN) else "from_timestamp"
-    wanted = present({"limit": catch_up.get("limit", PAGE), place: None if start == "beginning" else start})
-    history = replay(room, {"conversation_id": view.talk.id, **wanted})
-    return joined | present(history=history["turns"], historyCursor=history.get("nextCursor"))
+@_mail("list", "conversations, hasMore, nextCursor", writes=False)
+class List(ForeignVerb, kw_only=True):
+    """Conversations, the most recently active first."""
+
+    scope: Annotated[str | None, "only those of this scope"] = None
+    filter: Annotated[
+        dict[str, Any] | None,
+        "status, type, participantId, parentConversationId, createdAfter, createdBefore",
+    ] = None
+    limit: Annotated[int | None, _LIMIT] = None
+    cursor: Annotated[str | None, _CURSOR] = None
+
+    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
+        limit = page_limit(self.limit, self.cursor, self.filter)
+        wanted = list_filter(self.filter or {})
+        rows: list[dict[str, Any]] = []
+        for view in conversations.conversations(core, principal, self.scope, self.cursor):
+            if passes_filter(view, wanted):
+                rows.append(conversation_record(view))
+            if limit is not None and len(rows) > limit:
+                break
+        return page("conversations", rows, limit)
 
 
-def leave(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    left = conversations.leave(room.core, room.principal, conversation(params), acting_agent(room, params))
-    return {"ok": True, "success": True, "leftAt": milliseconds(left)}
+@_mail("close", "ok, conversation")
+class Close(ConversationVerb, kw_only=True):
+    """End a conversation: no more turns. Closing again is no error."""
+
+    status: Annotated[str, "completed (the default), archived, paused or failed"] = "completed"
+
+    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
+        view = conversations.close(core, principal, self.conversation, self.status)
+        return {"ok": True, "conversation": conversation_record(view)}
 
 
-def invite(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    named = params.get("participant") or {"id": params.get("agent_id") or params.get("participant_id")}
-    guest = _guest({"role": params.get("role"), **named})
-    view = conversations.invite(room.core, room.principal, conversation(params), guest)
-    return {"ok": True, "invited": True, **_participant(room, view, guest.agent)}
+@_mail("reopen", "conversationId, status, ok, conversation")
+class Reopen(ConversationVerb, kw_only=True):
+    """Let a closed conversation go on."""
+
+    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
+        view = conversations.reopen(core, principal, self.conversation)
+        return {
+            "conversationId": view.talk.id,
+            "status": view.talk.status,
+            "ok": True,
+            "conversation": conversation_record(view),
+        }
 
 
-def turn(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    agent = acting_agent(room, params)
-    message = conversations.turn(room.core, room.principal, conversation(params), agent, _turn_content(params))
-    record = turn_record(message)
-    return record | {"turn": record}
+@_mail("join", "ok, conversation, participant; history and historyCursor with catchUp", action="join")
+class Join(ParticipantVerb, kw_only=True):
+    """Take part: every later turn is delivered. Joining again is no error."""
+
+    whose: ClassVar[str | None] = "agent_id"
+
+    role: Annotated[str | None, "as what"] = None
+    catch_up: Annotated[dict[str, Any] | None, "from (a turn or a time), limit"] = None
+
+    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
+        agent, wanted = self.agent(principal), self.catch_up
+        view = conversations.join(core, principal, self.conversation, agent, self.role)
+        joined = {"ok": True, "conversation": conversation_record(view), **_participant(core, view, agent)}
+        if wanted is None:
+            return joined
+        start = wanted.get("from")
+        place = "from_turn_id" if isinstance(start, str) and start.startswith(TURN) else "from_timestamp"
+        since = {} if start == "beginning" else {place: start}
+        missed = Replay(conversation_id=view.talk.id, limit=wanted.get("limit", PAGE), **since)
+        history = missed.run(core, principal)
+        return joined | present(history=history["turns"], historyCursor=history.get("nextCursor"))
 
 
-def turns(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    view = _look(room, params)
-    order, cursor = params.get("order", "asc"), params.get("cursor")
-    if order not in {"asc", "desc"}:
-        raise Invalid("must be asc or desc", field="order")
-    limit = limit_of(params.get("limit", PAGE)) if params.keys() & {"limit", "cursor", "filter", "order"} else None
-    place = {} if cursor is None else {"after_turn_id" if order == "asc" else "before_turn_id": cursor}
-    found = core_threads.filter_turns(room.core, view, turns_wanted({**params.get("filter", {}), **place}))
-    found = found if order == "asc" else found[::-1]
-    return page("turns", _turn_rows(found, limit), limit)
+@_mail("leave", "ok, success, leftAt", action="join")
+class Leave(ParticipantVerb, kw_only=True):
+    """Leave: later turns are not delivered. Leaving again is no error."""
+
+    whose: ClassVar[str | None] = "agent_id"
+
+    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
+        left = conversations.leave(core, principal, self.conversation, self.agent(principal))
+        return {"ok": True, "success": True, "leftAt": milliseconds(left)}
 
 
-def create_thread(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    id = conversation(params)
-    strand = conversations.start_thread(
-        room.core,
-        room.principal,
-        id,
-        letter_of_turn(params["root_turn_id"]),
-        parent=params.get("parent_thread_id"),
-        subject=params.get("subject"),
-    )
-    record = thread_record(strand, id, [])
-    return record | {"thread": record}
+@_mail("invite", "ok, invited, participant")
+class Invite(ParticipantVerb, kw_only=True):
+    """Add a participant."""
+
+    role: Annotated[str | None, "as what"] = None
+    participant: Annotated[dict[str, Any] | None, "instead of agent_id and role: id, role, permissions"] = None
+
+    def acting(self) -> None:
+        return None  # the agent in the request is the guest
+
+    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
+        named = self.participant or {"id": self.agent_id or self.participant_id}
+        guest = _guest({"role": self.role, **named})
+        view = conversations.invite(core, principal, self.conversation, guest)
+        return {"ok": True, "invited": True, **_participant(core, view, guest.agent)}
 
 
-def threads(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    rows = thread_records(_look(room, params))
-    parent, cursor = params.get("parent_thread_id"), params.get("cursor")
-    if parent is not None:
-        rows = [row for row in rows if row.get("parent_thread_id") == parent]
-    if cursor is not None:
-        ids = [row["id"] for row in rows]
-        if cursor not in ids:
-            raise Missing(f"no thread {cursor!r} in this conversation", field="thread")
-        rows = rows[ids.index(cursor) + 1 :]
-    limit = limit_of(params.get("limit", PAGE)) if params.keys() & {"limit", "cursor"} else None
-    return page("threads", rows, limit)
+@_mail("turn", "the turn's fields in both spellings; turn", action="send")
+class Turn(ParticipantVerb, kw_only=True):
+    """Add a turn: a letter to all other participants, all or none."""
+
+    whose: ClassVar[str | None] = "participant_id"
+
+    content: Annotated[Any, "text, an object with a type, or any JSON"]
+    content_type: Annotated[str | None, "what it is; text, or the content's type"] = None
+    thread_id: Annotated[str | None, _THREAD] = None
+    in_reply_to: Annotated[str | None, "a turn"] = None
+    source_message_id: Annotated[str | None, "the message it was made of, elsewhere"] = None
+    importance: Annotated[str | None, "low, normal, high or urgent"] = None
+    visibility: Annotated[
+        dict[str, Any] | None, "for whom: type all, participants (ids), role (roles) or private"
+    ] = None
+    subject: Annotated[str | None, _SUBJECT] = None
+    metadata: Annotated[dict[str, Any] | None, _METADATA] = None
+    key: Annotated[str | None, "with it, to say it again is safe: it is one turn"] = None
+
+    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
+        agent, content = self.agent(principal), _turn_content(given(self))
+        record = turn_record(conversations.turn(core, principal, self.conversation, agent, content))
+        return record | {"turn": record}
 
 
-def summary(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    view = _look(room, params)
-    result = core_threads.summary(room.core, view, turns_between(view, params.get("scope", {})))
-    ends = {"firstTurn": result.first, "lastTurn": result.last}
-    return {
-        "conversationId": view.talk.id,
-        "summary": result.text,
-        "generated": False,  # no model wrote it: these are counts
-        "status": view.talk.status,
-        "stats": stats_record(result),
-        "participants": [seat_record(seat) for seat in result.seats],
-        "threads": thread_records(view),
-    } | present({name: None if letter is None else turn_record(letter) for name, letter in ends.items()})
+@_mail("turns/list", "turns, hasMore, nextCursor", writes=False)
+class ListTurns(ConversationVerb, kw_only=True):
+    """The turns of a conversation, the oldest first. Of one that is not there: none."""
+
+    filter: Annotated[
+        dict[str, Any] | None, "threadId, contentTypes, participantId, after and before: TurnId, Timestamp"
+    ] = None
+    order: Annotated[str | None, "asc or desc"] = None
+    limit: Annotated[int | None, _LIMIT] = None
+    cursor: Annotated[str | None, _CURSOR] = None
+
+    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
+        view = self.view(core, principal)
+        order = "asc" if self.order is None else self.order
+        if order not in {"asc", "desc"}:
+            raise Invalid("must be asc or desc", field="order")
+        limit = page_limit(self.limit, self.cursor, self.filter, self.order)
+        wanted = dict(self.filter or {})
+        if self.cursor is not None:
+            wanted["after_turn_id" if order == "asc" else "before_turn_id"] = self.cursor
+        found = core_threads.filter_turns(core, view, turns_wanted(wanted))
+        found = found if order == "asc" else found[::-1]
+        return page("turns", _turn_rows(found, limit), limit)
 
 
-def replay(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    view = _look(room, params)
-    found = core_threads.filter_turns(room.core, view, turns_wanted(params))
-    count = params.get("count")
-    found = found if count is None else found[-limit_of(count) :]
-    limit = limit_of(params["limit"]) if "limit" in params else None
-    rows = _turn_rows(found, limit)
-    return _with_turns(view, rows) | page("turns", rows, limit) | {"missedCount": len(found)}
+@_mail("thread/create", "the thread's fields in both spellings; thread")
+class CreateThread(ConversationVerb, kw_only=True):
+    """Open a thread at a turn."""
+
+    root_turn_id: Annotated[str, "the turn it starts from"]
+    parent_thread_id: Annotated[str | None, "the thread around it"] = None
+    subject: Annotated[str | None, _SUBJECT] = None
+
+    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
+        id, root = self.conversation, letter_of_turn(self.root_turn_id)
+        parent, subject = self.parent_thread_id, self.subject
+        strand = conversations.start_thread(core, principal, id, root, parent=parent, subject=subject)
+        record = thread_record(strand, id, [])
+        return record | {"thread": record}
+
+
+@_mail("thread/list", "threads, hasMore, nextCursor", writes=False)
+class ListThreads(ConversationVerb, kw_only=True):
+    """Threads: those that were opened, and those that replies made."""
+
+    parent_thread_id: Annotated[str | None, "only those inside it"] = None
+    limit: Annotated[int | None, _LIMIT] = None
+    cursor: Annotated[str | None, _CURSOR] = None
+
+    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
+        rows = thread_records(self.view(core, principal))
+        if self.parent_thread_id is not None:
+            rows = [row for row in rows if row.get("parent_thread_id") == self.parent_thread_id]
+        if self.cursor is not None:
+            ids = [row["id"] for row in rows]
+            if self.cursor not in ids:
+                raise Missing(f"no thread {self.cursor!r} in this conversation", field="thread")
+            rows = rows[ids.index(self.cursor) + 1 :]
+        return page("threads", rows, page_limit(self.limit, self.cursor))
+
+
+@_mail(
+    "summary",
+    "conversationId, summary, generated, status, stats, participants, threads, firstTurn, lastTurn",
+    writes=False,
+)
+class Summarise(ConversationVerb, kw_only=True):
+    """A conversation in numbers and lists. No model is asked: generated is false."""
+
+    scope: Annotated[dict[str, Any] | None, "fromTurnId, toTurnId, threadId"] = None
+
+    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
+        view = self.view(core, principal)
+        result = core_threads.summary(core, view, turns_between(view, self.scope or {}))
+        ends = {"firstTurn": result.first, "lastTurn": result.last}
+        return {
+            "conversationId": view.talk.id,
+            "summary": result.text,
+            "generated": False,  # no model wrote it: these are counts
+            "status": view.talk.status,
+            "stats": stats_record(result),
+            "participants": [seat_record(seat) for seat in result.seats],
+            "threads": thread_records(view),
+        } | present({name: None if letter is None else turn_record(letter) for name, letter in ends.items()})
+
+
+@_mail("replay", "conversation, turns, threads, hasMore, nextCursor, missedCount", writes=False)
+class Replay(ConversationVerb, kw_only=True):
+    """What was missed: the turns after a turn or from a time on, or the last so many."""
+
+    from_turn_id: Annotated[str | None, "the last turn that was seen"] = None
+    from_timestamp: Annotated[Any, "a time, in milliseconds since 1970 or ISO 8601; that time, too"] = None
+    count: Annotated[int | None, "the last so many"] = None
+    thread_id: Annotated[str | None, _THREAD] = None
+    content_types: Annotated[str | list[str] | None, "only these"] = None
+    limit: Annotated[int | None, _LIMIT] = None
+    cursor: Annotated[str | None, _CURSOR] = None
+
+    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
+        view = self.view(core, principal)
+        found = core_threads.filter_turns(core, view, turns_wanted(given(self)))
+        found = found if self.count is None else found[-limit_of(self.count) :]
+        limit = None if self.limit is None else limit_of(self.limit)
+        rows = _turn_rows(found, limit)
+        return _with_turns(view, rows) | page("turns", rows, limit) | {"missedCount": len(found)}
+
+
+@_mail(
+    "presence",
+    "conversationId, participants: each with presence active, idle, offline or unknown",
+    writes=False,
+)
+class Presence(ConversationVerb, kw_only=True):
+    """Who is in a conversation, and how they are."""
+
+    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
+        view = self.view(core, principal)
+        rows = [presence_record(one) for one in core_threads.presence(core, view)]
+        return {"conversationId": view.talk.id, "participants": rows}
+
+
+@_mail("recent", "messages as MAP writes them; turns", writes=False)
+class Recent(ForeignVerb, kw_only=True):
+    """The last letters of all conversations, the oldest of them first."""
+
+    limit: Annotated[int, _LIMIT] = PAGE
+    scope: Annotated[str | None, "only those of this scope"] = None
+
+    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
+        letters = conversations.recent_letters(core, principal, self.scope, limit_of(self.limit))[::-1]
+        return {
+            "messages": [map_message(letter) for letter in letters],
+            "turns": [turn_record(letter) for letter in letters],
+        }
+
+
+# -- what they share
 
 
 def _turn_rows(letters: list[Message], limit: int | None) -> list[dict[str, Any]]:
@@ -351,33 +549,13 @@ def _turn_rows(letters: list[Message], limit: int | None) -> list[dict[str, Any]
     return [turn_record(letter) for letter in (letters if limit is None else letters[: limit + 1])]
 
 
-def presence(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    view = _look(room, params)
-    present_ones = core_threads.presence(room.core, view)
-    return {"conversationId": view.talk.id, "participants": [presence_record(one) for one in present_ones]}
-
-
-def recent(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    """Return the newest turns, the oldest of them first: a client that was away reads them in this order."""
-    limit = limit_of(params.get("limit", PAGE))
-    letters = conversations.recent_letters(room.core, room.principal, params.get("scope"), limit)[::-1]
-    return {
-        "messages": [map_message(letter) for letter in letters],
-        "turns": [turn_record(letter) for letter in letters],
-    }
-
-
-def _look(room: Room, params: dict[str, Any]) -> View:
-    return conversations.get_view(room.core, room.principal, conversation(params))
-
-
 def _with_turns(view: View, turns: list[dict[str, Any]]) -> dict[str, Any]:
     return {"conversation": conversation_record(view), "turns": turns, "threads": thread_records(view)}
 
 
-def _participant(room: Room, view: View, agent: str) -> dict[str, Any]:
+def _participant(core: Core, view: View, agent: str) -> dict[str, Any]:
     """Return the participant that joined; nothing if it has left again by now."""
-    seat = conversations.seat_in(room.core, view, agent)
+    seat = conversations.seat_in(core, view, agent)
     return {} if seat is None else {"participant": seat_record(seat)}
 
 
@@ -413,229 +591,3 @@ def _turn_content(params: dict[str, Any]) -> TurnRequest:
 
 def _is_text(content: dict[str, Any]) -> bool:
     return content.keys() == {"text"} and isinstance(content["text"], str)
-
-
-# -- the table. Almost all are `slow`: a conversation is read from its letters, and may have many.
-
-_ID = Param("id", "text", "agent-inbox's name for conversation_id")
-_CONVERSATION = Param("conversation_id", "text", "the conversation")
-_AGENT = Param("agent_id", "text", "which agent; by default, the one that is calling")
-_PARTICIPANT = Param("participant_id", "text", "MAP's name for agent_id")
-_LIMIT = Param("limit", "count", "how many at most; 50 where a page is asked for")
-_CURSOR = Param("cursor", "text", "go on behind this one: the last answer's nextCursor")
-_THREAD = Param("thread_id", "text", "a thread of the conversation")
-_SUBJECT = Param("subject", "text", "one line")
-_METADATA = Param("metadata", "object", "anything; returned as it is")
-_WHICH = (_ID, _CONVERSATION)
-_WHO = (_AGENT, _PARTICIPANT)
-_RECORD = "the conversation's fields in both spellings"
-
-
-def _method(name: str, about: str, result: str, **row: Any) -> Method:
-    action = "converse" if row.get("writes", True) else "talks"
-    fields = {"action": action, "strict": False, "slow": True, **row}
-    return Method(name=f"mail/{name}", about=about, result=result, **fields)
-
-
-MAIL: tuple[Method, ...] = (
-    _method(
-        "create",
-        "Open a conversation, with a first turn if one is given. Its creator takes part in it.",
-        f"{_RECORD}; conversation, participant, initialTurn",
-        run=create,
-        params=(
-            *_WHICH,
-            *_WHO,
-            Param("scope", "text", "where it belongs; default"),
-            _SUBJECT,
-            _METADATA,
-            Param("type", "text", "multi-agent, user-session, agent-task or mixed"),
-            Param("parent_conversation_id", "text", "another one it came out of"),
-            Param("parent_turn_id", "text", "and the turn there"),
-            Param("initial_participants", "list", "further participants: objects with id, role, permissions"),
-            Param("initial_turn", "object", "contentType, content, visibility"),
-        ),
-        action="join",
-        whose="agent_id",
-        speaker=named_creator,
-        slow=False,
-    ),
-    _method(
-        "get",
-        "A conversation with its turns and threads.",
-        "conversation, participants, turns, threads; recentTurns and stats where they are asked for",
-        run=get,
-        params=(*_WHICH, Param("include", "object", "participants, threads, recentTurns (how many), stats")),
-        writes=False,
-    ),
-    _method(
-        "list",
-        "Conversations, the most recently active first.",
-        "conversations, hasMore, nextCursor",
-        run=list_all,
-        params=(
-            Param("scope", "text", "only those of this scope"),
-            Param(
-                "filter",
-                "object",
-                "status, type, participantId, parentConversationId, createdAfter, createdBefore",
-            ),
-            _LIMIT,
-            _CURSOR,
-        ),
-        writes=False,
-    ),
-    _method(
-        "close",
-        "End a conversation: no more turns. Closing again is no error.",
-        "ok, conversation",
-        run=close,
-        params=(*_WHICH, Param("status", "text", "completed (the default), archived, paused or failed")),
-    ),
-    _method(
-        "reopen",
-        "Let a closed conversation go on.",
-        "conversationId, status, ok, conversation",
-        run=reopen,
-        params=_WHICH,
-    ),
-    _method(
-        "join",
-        "Take part: every later turn is delivered. Joining again is no error.",
-        "ok, conversation, participant; history and historyCursor with catchUp",
-        run=join,
-        params=(
-            *_WHICH,
-            *_WHO,
-            Param("role", "text", "as what"),
-            Param("catch_up", "object", "from (a turn or a time), limit"),
-        ),
-        action="join",
-        whose="agent_id",
-        speaker=named_agent,
-    ),
-    _method(
-        "leave",
-        "Leave: later turns are not delivered. Leaving again is no error.",
-        "ok, success, leftAt",
-        run=leave,
-        params=(*_WHICH, *_WHO),
-        action="join",
-        whose="agent_id",
-        speaker=named_agent,
-    ),
-    _method(
-        "invite",
-        "Add a participant.",
-        "ok, invited, participant",
-        run=invite,
-        params=(
-            *_WHICH,
-            *_WHO,
-            Param("role", "text", "as what"),
-            Param("participant", "object", "instead of agent_id and role: id, role, permissions"),
-        ),
-    ),
-    _method(
-        "turn",
-        "Add a turn: a letter to all other participants, all or none.",
-        "the turn's fields in both spellings; turn",
-        run=turn,
-        params=(
-            *_WHICH,
-            *_WHO,
-            Param("content", "any", "text, an object with a type, or any JSON", required=True),
-            Param("content_type", "text", "what it is; text, or the content's type"),
-            _THREAD,
-            Param("in_reply_to", "text", "a turn"),
-            Param("source_message_id", "text", "the message it was made of, elsewhere"),
-            Param("importance", "text", "low, normal, high or urgent"),
-            Param("visibility", "object", "for whom: type all, participants (ids), role (roles) or private"),
-            _SUBJECT,
-            _METADATA,
-            Param("key", "text", "with it, to say it again is safe: it is one turn"),
-        ),
-        action="send",
-        whose="participant_id",
-        speaker=named_agent,
-    ),
-    _method(
-        "turns/list",
-        "The turns of a conversation, the oldest first. Of one that is not there: none.",
-        "turns, hasMore, nextCursor",
-        run=turns,
-        params=(
-            *_WHICH,
-            Param(
-                "filter",
-                "object",
-                "threadId, contentTypes, participantId, after and before: TurnId, Timestamp",
-            ),
-            Param("order", "text", "asc or desc"),
-            _LIMIT,
-            _CURSOR,
-        ),
-        writes=False,
-    ),
-    _method(
-        "thread/create",
-        "Open a thread at a turn.",
-        "the thread's fields in both spellings; thread",
-        run=create_thread,
-        params=(
-            *_WHICH,
-            Param("root_turn_id", "text", "the turn it starts from", required=True),
-            Param("parent_thread_id", "text", "the thread around it"),
-            _SUBJECT,
-        ),
-    ),
-    _method(
-        "thread/list",
-        "Threads: those that were opened, and those that replies made.",
-        "threads, hasMore, nextCursor",
-        run=threads,
-        params=(*_WHICH, Param("parent_thread_id", "text", "only those inside it"), _LIMIT, _CURSOR),
-        writes=False,
-    ),
-    _method(
-        "summary",
-        "A conversation in numbers and lists. No model is asked: generated is false.",
-        "conversationId, summary, generated, status, stats, participants, threads, firstTurn, lastTurn",
-        run=summary,
-        params=(*_WHICH, Param("scope", "object", "fromTurnId, toTurnId, threadId")),
-        writes=False,
-    ),
-    _method(
-        "replay",
-        "What was missed: the turns after a turn or from a time on, or the last so many.",
-        "conversation, turns, threads, hasMore, nextCursor, missedCount",
-        run=replay,
-        params=(
-            *_WHICH,
-            Param("from_turn_id", "text", "the last turn that was seen"),
-            Param("from_timestamp", "any", "a time, in milliseconds since 1970 or ISO 8601; that time, too"),
-            Param("count", "count", "the last so many"),
-            _THREAD,
-            Param("content_types", "texts", "only these"),
-            _LIMIT,
-            _CURSOR,
-        ),
-        writes=False,
-    ),
-    _method(
-        "presence",
-        "Who is in a conversation, and how they are.",
-        "conversationId, participants: each with presence active, idle, offline or unknown",
-        run=presence,
-        params=_WHICH,
-        writes=False,
-    ),
-    _method(
-        "recent",
-        "The last letters of all conversations, the oldest of them first.",
-        "messages as MAP writes them; turns",
-        run=recent,
-        params=(_LIMIT, Param("scope", "text", "only those of this scope")),
-        writes=False,
-    ),
-)

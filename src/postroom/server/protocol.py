@@ -26,9 +26,9 @@ from ..formats.errors import (
 )
 from ..model.codec import to_plain
 from ..model.values import read_json
-from . import mail
 from . import verbs as server_verbs
 from .inbox_actions import ACTIONS
+from .mail import MAIL
 from .requests import answer, is_long, is_slow, patience
 from .session import SESSION
 from .table import verb_of
@@ -156,7 +156,6 @@ _ROWS: tuple[Method | type[Verb], ...] = (
     *server_verbs.ROOM_ROWS,
 )
 ROWS: dict[str, type[Verb]] = {cls.declaration().name: cls for cls in map(verb_of, _ROWS)}
-MAIL: dict[str, type[Verb]] = {row.name: verb_of(row) for row in mail.MAIL}
 ALIASES = {"mail/inbox": "check"}  # what agent-inbox's README calls it
 
 
