@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
+from .core.authorize import authorize
+from .core.compose import letter_fields
+from .core.messages import Reply
 from .errors import LeaseLost
 from .model.delivery import State
 from .model.query import Found
@@ -118,8 +121,10 @@ class Letter:
         self, body: Any = None, *, to_all: bool = False, archive: bool = True, **fields: Unpack[Fields]
     ) -> Receipt:
         """Acknowledge and answer the letter in one commit."""
-        draft = self._mailbox._reply_draft(self.id, body, to_all=to_all, **fields)
-        return self._mailbox.ack_and_send([self], [draft], archive=archive)[0]
+        box, more = self._mailbox, letter_fields(fields)
+        authorize(box.principal, "send", box.name)
+        reply = Reply(agent_id=box.name, id=self.id, body=body, to_all=to_all, **more)
+        return box.ack_and_send([self], [reply.draft(box.core)], archive=archive)[0]
 
     def ack_and_send(self, drafts: Sequence[Draft], *, archive: bool = True) -> list[Receipt]:
         """Acknowledge the letter and send others in one commit."""
@@ -133,7 +138,7 @@ class Letter:
     def cursor(self) -> Cursor:
         """The position of this letter: `wait(since=letter.cursor)` goes on after it."""
         return replace(
-            self._mailbox.room.core.store.cursor(),
+            self._mailbox.core.store.cursor(),
             number=self.delivery.arrived or self.delivery.number,
             mailbox=self.delivery.mailbox,
         )

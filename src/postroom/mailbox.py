@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, overload
 from msgspec.structs import asdict
 
 from .core import compose, inbox, messages
-from .core.authorize import authorize
 from .core.verb import perform, request
 from .errors import Invalid, NoAnswer
 from .letter import Batch, Letter, Shift, Work
@@ -707,11 +706,6 @@ class Mailbox:
 
     def _perform(self, verb: Callable[..., Runs[T]], **params: Any) -> T:
         return perform(self.core, self.principal, request(verb, {"agent_id": self.name, **params}))
-
-    def _reply_draft(self, id: str, /, body: Any, *, to_all: bool = False, **fields: Unpack[Fields]) -> Draft:
-        authorize(self.principal, "send", self.name)
-        more: Any = compose.letter_fields(fields)
-        return messages.Reply(agent_id=self.name, id=id, body=body, to_all=to_all, **more).draft(self.core)
 
     def _settle(
         self, verb: Callable[..., Runs[Settled]], letters: Sequence[Letter], **params: Any

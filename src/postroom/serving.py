@@ -92,7 +92,7 @@ class Service:
     ) -> None:
         if not callable(handler):
             raise Invalid(f"must be a function, not {type(handler).__name__}", field="handler")
-        self._owner = owner  # the mailbox whose `stop` ends this
+        self.owner = owner  # the mailbox whose `stop` ends this
         self._mailbox = mailbox
         self._handler = handler
         self._concurrency = check_count(concurrency, "concurrency")
@@ -258,7 +258,7 @@ def _listed(service: Service) -> Iterator[None]:
 def stop(mailbox: Mailbox) -> None:
     """Stop the services of a mailbox object."""
     for service in _running:
-        if service._owner is mailbox:
+        if service.owner is mailbox:
             service.stop()
 
 

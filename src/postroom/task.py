@@ -8,20 +8,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .core import tasks, threads
+from .core.verb import perform
+from .letter import Work
 from .model.task import TaskState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
-    from typing import Unpack
+    from typing import TypeVar, Unpack
 
     from .core.messages import Receipt
     from .core.tasks import Moved
+    from .core.verb import Runs
     from .keywords import Fields
     from .letter import Letter
     from .mailbox import Mailbox
     from .model.message import Message
     from .model.task import TaskStatus
     from .policy.admission import Judge
+
+    T = TypeVar("T")
 
 
 class Task:
@@ -135,19 +141,19 @@ class Task:
 
     def refresh(self) -> TaskState:
         """Read the task again, and return its state."""
-        self.standing = self._mailbox._perform(tasks.FindTask, id=self.id).standing
+        self.standing = self._perform(tasks.FindTask, id=self.id).standing
         return self.state
 
     def letters(self) -> list[Message]:
         """Return the letters of its thread that were sent or received here, the oldest first."""
-        return self._mailbox._perform(threads.GetThread, thread=self.thread).letters
+        return self._perform(threads.GetThread, thread=self.thread).letters
 
     @property
     def _lease(self) -> Any:
         """The lease of the opening letter, if this object was made from the claimed letter."""
-        if self._letter is None or self._letter.id != self.id:
-            return None
-        return self._letter._found.delivery.lease
+        if isinstance(self._letter, Work) and self._letter.id == self.id:
+            return self._letter.delivery.lease
+        return None
 
     def _move(
         self,
@@ -175,6 +181,10 @@ class Task:
         )
         self._update(moved)
         return moved.receipt
+
+    def _perform(self, verb: Callable[..., Runs[T]], **params: Any) -> T:
+        box = self._mailbox
+        return perform(box.core, box.principal, verb(agent_id=box.name, **params))
 
     def _update(self, moved: Moved) -> None:
         self.standing = moved.task

@@ -352,7 +352,7 @@ class WebhookWorker:
     def __init__(self, executor: Executor, webhook: Webhook, client: WebhookClient) -> None:
         self.webhook = webhook
         self._executor = executor
-        self.core = executor.room.core
+        self.core = executor.core
         self._client = client
         self._loop = asyncio.get_running_loop()
         self._is_resumed = False
@@ -450,7 +450,7 @@ class WebhookService:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._store = executor.room.core.store
+        self._store = executor.core.store
         self._client: WebhookClient | None = None
         self._workers: dict[str, tuple[WebhookWorker, asyncio.Future[None]]] = {}
 
@@ -470,7 +470,7 @@ class WebhookService:
     async def _look(self) -> bool:
         """Update the workers; return whether the room could be queried."""
         try:
-            found = await self._executor.run_slow(partial(webhooks.all_webhooks, self._executor.room.core))
+            found = await self._executor.run_slow(partial(webhooks.all_webhooks, self._executor.core))
         except Exception as wrong:  # the outer boundary of the service: it tries again
             log.warning("webhooks could not be read: %s", wrong, exc_info=not isinstance(wrong, PostroomError))
             return False

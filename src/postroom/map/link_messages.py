@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ..federation.connection import RpcConnection
     from ..formats.map import Incoming, Role
     from ..letter import Batch, Work
+    from ..mailbox import Mailbox
     from ..room import Room
     from ..server.executor import Executor
 
@@ -155,7 +156,7 @@ class LinkSender:
                 done.append(work)
         finally:
             # Also after a cut: what the server has is done, and the rest does not wait for its lease to end.
-            await self._executor.run_slow(lambda: _settle(works, done))
+            await self._executor.run_slow(lambda: _settle(box, works, done))
         return len(works) == AT_ONCE
 
     async def _send_one(self, work: Work, one: RemoteAgent, send: Send) -> None:
@@ -180,10 +181,10 @@ class LinkSender:
             await self._executor.run_slow(lambda: work.fail(reason))
 
 
-def _settle(works: Batch, done: list[Work]) -> None:
+def _settle(box: Mailbox, works: Batch, done: list[Work]) -> None:
     """Acknowledge what was sent, and release the rest. A letter whose lease ran out is sent again."""
     with suppress(LeaseLost):
-        works._mailbox.ack([work for work in done if not work.is_settled])
+        box.ack([work for work in done if not work.is_settled])
     with suppress(LeaseLost):
         works.release()
 

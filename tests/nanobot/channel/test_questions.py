@@ -175,11 +175,11 @@ def test_a_crash_leaves_no_task_at_work_whose_question_was_not_answered(
                 return done
 
             monkeypatch.setattr(store, "commit", commit_and_look)
-            await settlement.fail_unanswered(await coder.post.box.task(sent.id))
+            await settlement.fail_unanswered(coder.post, await coder.post.box.task(sent.id))
             assert "failed" == states[-1] and "working" not in states
             results = [letter.task.state for letter in await anna.thread(sent.id) if letter.task is not None]
             assert ["working", "failed"] == results[-2:]
             with pytest.raises(IllegalMove):
-                await settlement.fail_unanswered(await coder.post.box.task(sent.id))
+                await settlement.fail_unanswered(coder.post, await coder.post.box.task(sent.id))
 
     run(scene)

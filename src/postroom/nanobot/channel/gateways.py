@@ -30,6 +30,7 @@ from msgspec import Meta
 from ... import room
 from ...core import work as core_work
 from ...core.core import find_record, put_record
+from ...core.verb import perform
 from ...errors import PostroomError, UnknownAgent
 from ...model.agent import Status
 from ...model.codec import convert, to_plain
@@ -88,7 +89,8 @@ def free_dead_claims(mailbox: Mailbox) -> int:
     held = core.store.find(Query(mailbox=mailbox.name, states=(State.CLAIMED,)))
     dead = [found for found in held if found.delivery.lease and is_dead(found.delivery.lease.holder)]
     if dead:
-        mailbox._perform(core_work.Release, ids=[found.message.id for found in dead], held=dead)
+        ids = [found.message.id for found in dead]
+        perform(core, mailbox.principal, core_work.Release(agent_id=mailbox.name, ids=ids, held=dead))
     return len(dead)
 
 

@@ -21,6 +21,7 @@ from ...core import addressing, inbox, messages, tasks
 from ...core import names as core_names
 from ...core.core import find_record, put_record
 from ...core.task_index import task_of, tasks_of
+from ...core.verb import perform
 from ...errors import NotAllowed, PostroomError, UnknownMessage
 from ...model.codec import convert, to_plain
 from ...model.delivery import State
@@ -39,10 +40,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...core.core import Core
-    from ...letter import Work
     from ...mailbox import Mailbox
     from ...model.delivery import Delivery
     from ...model.message import Message
+    from ...model.query import Found
     from ...store.protocol import Write
     from .config import Config
 
@@ -81,24 +82,24 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 DONE = Intent(action="done")
 
 
-def classify(mailbox: Mailbox, work: Work, config: Config) -> Intent:
+def classify(mailbox: Mailbox, found: Found, config: Config) -> Intent:
     """Return what to do with one letter."""
-    letter = work.message
-    if letter.kind in {TASK_UPDATE, OVERDUE} and (about := _task_about(mailbox, work)) is not None:
+    letter = found.message
+    if letter.kind in {TASK_UPDATE, OVERDUE} and (about := _task_about(mailbox, letter.id)) is not None:
         return _of_task(mailbox, letter, about)
     origin = _origin_of_answer(mailbox, letter)
     if origin is not None:
         return _back_to(origin, None)
     session = _session_with(mailbox, letter.sender, letter.thread)
     opened = task_of(mailbox.core, mailbox.name, letter.id) if letter.kind == TASK else None
-    home = _home_of_thread(mailbox, work)
+    home = _home_of_thread(mailbox, found)
     if opened is not None:  # its admission checks whether the sender is allowed
         return Intent(action="work", session=session, task=opened, answers=letter.id, home=home)
     if not _is_allowed(mailbox, letter, config):
         return Intent(action="refuse", reason="unauthorized")
-    if _lacks_its_task(letter, work.delivery):
+    if _lacks_its_task(letter, found.delivery):
         return Intent(action="refuse", reason=NO_TASK)
-    wants = auto_reply.wants_answer(letter, work.delivery)
+    wants = auto_reply.wants_answer(letter, found.delivery)
     answers = letter.id if wants else None
     follows = _is_answer_to_us(mailbox, letter)
     return Intent(action="work", session=session, wants_answer=wants, answers=answers, home=home, follows=follows)
@@ -131,9 +132,10 @@ def _lacks_its_task(letter: Message, delivery: Delivery) -> bool:
     return to_us and letter.kind == TASK and (letter.task is None or letter.task.state != TaskState.PENDING)
 
 
-def _task_about(mailbox: Mailbox, work: Work) -> TaskStatus | None:
+def _task_about(mailbox: Mailbox, letter: str) -> TaskStatus | None:
     try:
-        return mailbox._perform(tasks.FindTask, id=work.id).standing
+        request = tasks.FindTask(agent_id=mailbox.name, id=letter)
+        return perform(mailbox.core, mailbox.principal, request).standing
     except UnknownMessage:
         return None
 
@@ -167,12 +169,12 @@ def _home_of_work(mailbox: Mailbox, task: TaskStatus) -> str:
     return "" if lease is None else gateways.home_of(mailbox.core, mailbox.name, lease.holder)
 
 
-def _home_of_thread(mailbox: Mailbox, work: Work) -> str:
+def _home_of_thread(mailbox: Mailbox, found: Found) -> str:
     """Return the home of the gateway that took the sender's earlier letters of this thread.
 
     Later letters do not count: two gateways that hold one each would leave both to each other.
     """
-    letter = work.message
+    letter = found.message
     if letter.thread == letter.id:
         return ""
     before = Query(
@@ -180,11 +182,11 @@ def _home_of_thread(mailbox: Mailbox, work: Work) -> str:
         states=(State.CLAIMED, State.DONE),
         sender=letter.sender,
         thread=letter.thread,
-        until=work.delivery.number - 1,
+        until=found.delivery.number - 1,
         order="newest",
         limit=1,
     )
-    leases = [found.delivery.lease for found in mailbox.core.store.find(before)]
+    leases = [earlier.delivery.lease for earlier in mailbox.core.store.find(before)]
     return gateways.home_of(mailbox.core, mailbox.name, leases[0].holder) if leases and leases[0] else ""
 
 

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...aio import AsyncWork
 from ...core import deliveries, tasks
 from ...core import work as core_work
+from ...core.verb import perform
 from ...errors import Busy, LeaseLost, PostroomError, UnknownAgent
 from ...letter import Work
 from ...model.delivery import State
 from ...model.message import same_name
 from ...model.names import fold
-from ...model.query import Query
+from ...model.query import Found, Query
 from ...model.task import TaskState
 from ...policy.retry import latest_retry
 from . import auto_reply, bus, gateways, settlement
@@ -119,7 +120,7 @@ async def claim_except(
         return taken
 
     try:
-        await box.room._wait_until([box.name], timeout, take)
+        await box.room._wait_until([box.name], timeout, take)  # noqa: SLF001 - a wait with a look of its own
     except asyncio.CancelledError:
         for work in taken:
             await box.room.run(work.release)
@@ -136,7 +137,8 @@ def _claim_except(
         if len(taken) >= count:
             break
         try:
-            found = mailbox._perform(core_work.ClaimOne, id=letter, lease=lease, holder=holder).letter
+            request = core_work.ClaimOne(agent_id=mailbox.name, id=letter, lease=lease, holder=holder)
+            found = perform(mailbox.core, mailbox.principal, request).letter
         except LeaseLost:  # another gateway was quicker
             continue
         taken.append(Work(mailbox, found))
@@ -291,7 +293,7 @@ class Reception:
             await self._attempt("check letters left to other gateways", self._gateways.look_again())
             for task in await settlement.unanswered(self.post):
                 await self._attempt(
-                    "fail a task whose question was not answered", settlement.fail_unanswered(task)
+                    "fail a task whose question was not answered", settlement.fail_unanswered(self.post, task)
                 )
 
     async def _check_turn(self, turn: Turn) -> None:
@@ -360,7 +362,8 @@ class Reception:
         ):  # the lease expired while the machine slept: the turn continues under the new lease
             running.work = work
             return
-        intent = await post.room.run(classify, post.mailbox, work._sync, post.config)
+        found = Found(work.message, work.delivery)
+        intent = await post.room.run(classify, post.mailbox, found, post.config)
         if await self._gateways.leave_if_elsewhere(work, intent):
             self._log.info("mailbox: {} is left to the gateway that holds its session", work.id)
             return

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ...core import tasks
+from ...core.messages import Reply
 from ...errors import DeadlinePassed, IdTaken, IllegalMove, Invalid, NotAllowed, UnknownMessage
 from ...model.codec import encode
 from ...model.task import TaskState
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ...aio import AsyncTask
-    from ...letter import Work
-    from ...mailbox import Mailbox
     from ...model.task import TaskStatus
     from .post import Post
     from .turns import Turn
@@ -107,12 +106,11 @@ def check_time_to_answer(task: TaskStatus, now: datetime) -> None:
         )
 
 
-async def fail_unanswered(task: AsyncTask) -> None:
+async def fail_unanswered(post: Post, task: AsyncTask) -> None:
     """Fail a task whose question was not answered; otherwise it would count as work in hand for ever."""
     over = "its deadline is over" if answer_due(task.standing) == task.deadline else "a day is over"
     why = f"{over}, and the question about it was not answered"
-    box = task._sync._mailbox
-    await task._room.run(tasks.fail_unanswered, box.core, box.principal, box.name, task.id, why)
+    await post.room.run(tasks.fail_unanswered, post.core, post.mailbox.principal, post.name, task.id, why)
 
 
 def mailable(text: str) -> str:
@@ -129,22 +127,22 @@ def mailable(text: str) -> str:
 
 async def _answer(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> None:
     try:
-        await post.room.run(_ack_and_reply, post.mailbox, turn, _body(text, media))
+        await _ack_and_reply(post, turn, _body(text, media))
     except IdTaken:  # an earlier attempt sent an answer in other words
         await turn.work.ack()
     except (Invalid, NotAllowed) as wrong:
         if not media:
             raise
         words = f"{text}\n\n(Its files could not be sent: {wrong})"
-        await post.room.run(_ack_and_reply, post.mailbox, turn, _body(words, ()))
+        await _ack_and_reply(post, turn, _body(words, ()))
 
 
-def _ack_and_reply(mailbox: Mailbox, turn: Turn, parts: list[Any]) -> None:
-    work: Work = turn.work._sync
-    answered = turn.intent.answers or work.id
+async def _ack_and_reply(post: Post, turn: Turn, parts: list[Any]) -> None:
+    answered = turn.intent.answers or turn.id
     # One commit for ack and answer (G5). The key makes a second attempt after a crash send nothing new (G3).
-    draft = mailbox._reply_draft(answered, parts, key=key_of(turn), metadata=dict(AUTOMATIC))
-    mailbox.ack_and_send([work], [draft])
+    reply = Reply(agent_id=post.name, id=answered, body=parts, key=key_of(turn), metadata=dict(AUTOMATIC))
+    draft = await post.room.run(reply.draft, post.core)
+    await post.box.ack_and_send([turn.work], [draft])
 
 
 async def _settle_task(post: Post, turn: Turn, task: AsyncTask, text: str, media: tuple[str, ...]) -> None:
