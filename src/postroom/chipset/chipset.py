@@ -73,7 +73,7 @@ class Chipset:
 
     @cached_property
     def mail(self) -> Mailboxes:
-        return Mailboxes(self.folder, self.room, self.clock)
+        return Mailboxes(self.folder, self.room.core, self.room.principal, self.clock)
 
     def mayor(self, name: str = "mayor") -> Mayor:
         """Return a mayor, who assigns the work."""

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..core import messages
-from ..core.compose import Draft, encode_within_limit
+from ..core import inbox, messages, work
+from ..core.authorize import authorize
+from ..core.compose import encode_within_limit
 from ..core.deliveries import SLICE, move_found
 from ..core.retention import EVER
 from ..core.validation import check_seconds
+from ..core.verb import checked_mailbox, perform
 from ..errors import IdTaken, Invalid, Missing, Unreadable
 from ..model import delivery as model_delivery
 from ..model.delivery import OPEN, State
@@ -37,11 +39,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..clock import Clock
+    from ..core.authorize import Principal
+    from ..core.compose import Draft
+    from ..core.core import Core
     from ..core.messages import Receipt
-    from ..letter import Letter
-    from ..mailbox import Mailbox
     from ..model.message import Message
-    from ..room import Room
+    from ..model.query import Found
     from ..store.files.letter_files import ParsedFile
     from .folder import Fields, StateFolder
 
@@ -78,11 +81,12 @@ class Mail(Struct, frozen=True, kw_only=True):
 
 
 class Mailboxes:
-    """The mail of a state folder. `room` is the room over the same folder."""
+    """The mail of a state folder. `core` is that of the room over the same folder."""
 
-    def __init__(self, folder: StateFolder, room: Room, clock: Clock) -> None:
+    def __init__(self, folder: StateFolder, core: Core, principal: Principal, clock: Clock) -> None:
         self._folder = folder
-        self._room = room
+        self._core = core
+        self._principal = principal
         self._clock = clock
 
     def send_mail(self, message: Mapping[str, Any], *, key: str | None = None) -> Mail:
@@ -99,7 +103,7 @@ class Mailboxes:
 
     def check_mail(self, agent: str) -> list[Mail]:
         """Return all letters of a mailbox, read or not, the oldest first. This changes nothing."""
-        self._room.quarantined()  # any call makes the room take in the changes of other programs
+        self._take_in()
         found = sorted(self._files(agent), key=lambda each: (each[1].message.created_at, each[1].order, each[0]))
         return [_mail(file.fields, file.message, name, file.state.state) for name, file in found]
 
@@ -123,25 +127,34 @@ class Mailboxes:
         span = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
         now = self._clock.now().wall
         cutoff = now - timedelta(seconds=check_seconds(span, "older_than", most=1e9))
-        self._room.quarantined()
+        self._take_in()
         old = [
             file.message.id
             for _, file in self._files(agent, ("",))
             if file.state.state is State.DONE and file.message.created_at <= cutoff
         ]
         slices = (tuple(old[start : start + SLICE]) for start in range(0, len(old), SLICE))
-        return sum(self._archive(self._room.mailbox(agent), ids, now) for ids in slices)
+        return sum(self._archive(checked_mailbox(self._core, agent), ids, now) for ids in slices)
 
     # -- below
 
+    def _take_in(self) -> None:
+        """Make the room take in the changes of other programs, as any call does."""
+        authorize(self._principal, "room")
+        self._core.store.quarantined()
+
     def _send(self, mail: Fields, key: str | None) -> Receipt:
-        box, to, time = self._room.mailbox(mail["from"]), check_party(mail["to"], "to"), mail.get("timestamp")
-        fields = {"subject": mail["subject"], "kind": mail["type"], "priority": mail.get("priority", "normal")}
-        if key is not None:
-            fields["key"] = key
-        if time is None:
-            return box.send(to, mail["body"], **fields)
-        return self._send_at(_time(time), Draft(agent_id=box.name, to=to, body=mail["body"], **fields))
+        draft = messages.Send(
+            agent_id=checked_mailbox(self._core, mail["from"]),
+            to=check_party(mail["to"], "to"),
+            body=mail["body"],
+            subject=mail["subject"],
+            kind=mail["type"],
+            priority=mail.get("priority", "normal"),
+            key=key,
+        )
+        time = mail.get("timestamp")
+        return perform(self._core, self._principal, draft) if time is None else self._send_at(_time(time), draft)
 
     def _send_at(self, time: datetime, draft: Draft) -> Receipt:
         """Send a letter with a time that its sender chose.
@@ -149,7 +162,7 @@ class Mailboxes:
         The name of its file starts with that time and ends with digits that no other letter has: if another letter
         has them, other digits are tried.
         """
-        core, principal = self._room.core, self._room.principal
+        core, principal = self._core, self._principal
         for last in range(_TRIES, 0, -1):
             named = replace(draft, letter_id=_id_at(draft.agent_id, time))
             now = core.now().wall
@@ -168,23 +181,28 @@ class Mailboxes:
                 return receipt
         raise IdTaken(field="id")
 
-    def _archive(self, box: Mailbox, ids: tuple[str, ...], now: datetime) -> int:
+    def _archive(self, mailbox: str, ids: tuple[str, ...], now: datetime) -> int:
         """Archive letters, and return how many. The commit checks each again: another process may be faster."""
-        query = Query(mailbox=box.name, message_ids=ids, states=(State.DONE,), unarchived_before=EVER)
-        moved = move_found(box.core, query, "archive", lambda delivery: model_delivery.archive(delivery, now))
+        query = Query(mailbox=mailbox, message_ids=ids, states=(State.DONE,), unarchived_before=EVER)
+        moved = move_found(self._core, query, "archive", lambda delivery: model_delivery.archive(delivery, now))
         return len(moved)
 
     def _settle(self, agent: str, id: str) -> None:
-        box = self._room.mailbox(agent)
-        letter = _read(box, id) or _read(box, self._id_there(box, id))
-        if letter is not None and letter.state is not State.DONE:
+        found = self._read(agent, id) or self._read(agent, self._id_there(agent, id))
+        if found is not None and found.delivery.state is not State.DONE:
             with suppress(Missing):  # it was deleted meanwhile
-                letter.ack(archive=False)
+                perform(self._core, self._principal, work.Ack(agent_id=agent, ids=found.message.id, keep=True))
 
-    @staticmethod
-    def _id_there(box: Mailbox, id: str) -> str:
+    def _read(self, agent: str, id: str) -> Found | None:
+        try:
+            return perform(self._core, self._principal, inbox.Read(agent_id=agent, id=id)).letter
+        except Missing:
+            return None
+
+    def _id_there(self, agent: str, id: str) -> str:
         """Return the id in the room for a second letter with the same name and other content: a longer one."""
-        found = box.core.store.find(Query(mailbox=box.name, states=tuple(OPEN)))
+        query = Query(mailbox=checked_mailbox(self._core, agent), states=tuple(OPEN))
+        found = self._core.store.find(query)
         return next((each.message.id for each in found if each.message.id.startswith(f"{id[:180]}.")), id)
 
     def _files(self, agent: str, places: tuple[str, ...] = ("", ARCHIVE)) -> Iterator[tuple[str, ParsedFile]]:
@@ -209,13 +227,6 @@ class Mailboxes:
 
     def _home(self, agent: str) -> str:
         return self._folder.spelling(agent, MAIL)
-
-
-def _read(box: Mailbox, id: str) -> Letter | None:
-    try:
-        return box.read(id)
-    except Missing:
-        return None
 
 
 def _at(home: str, place: str) -> tuple[str, ...]:
