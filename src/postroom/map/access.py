@@ -45,7 +45,7 @@ class Identity:
         on_too_many_tries: Callable[[], None],
     ) -> None:
         self._server = server
-        self.core: Core = server.executor.room.core
+        self.core: Core = server.executor.core
         self._session = session
         self._principal = principal
         self._on_too_many_tries = on_too_many_tries

@@ -47,6 +47,8 @@ from .routing import above, below, listed_agents
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ..core.authorize import Principal
+    from ..core.core import Core
     from ..model.agent import Agent, Card, ScopeCard
     from ..room import Room
 
@@ -111,11 +113,12 @@ def unregister(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     return {"agent": agent_record(agent) | {"state": STOPPED, "ownerId": None}, "success": True}
 
 
-def away(room: Room, name: str) -> dict[str, Any]:
+def away(core: Core, principal: Principal, name: str) -> dict[str, Any]:
     """Record that the connection of an agent has ended; it may come back."""
-    before = room.agent(name)
-    room.mailbox(name).leave()
-    return {"agent": agent_record(room.agent(name)), "previousState": state_of(before)}
+    before = perform(core, principal, core_agents.GetAgent(name=name)).agent
+    perform(core, principal, core_agents.Goodbye(agent_id=name))
+    now = perform(core, principal, core_agents.GetAgent(name=name)).agent
+    return {"agent": agent_record(now), "previousState": state_of(before)}
 
 
 def update(room: Room, params: dict[str, Any]) -> dict[str, Any]:
@@ -147,7 +150,7 @@ def resume(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def list_agents(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    agents = listed_agents(room)
+    agents = listed_agents(room.core, room.principal)
     children = children_of(agents)
     wanted = _wanted(params)
     rows = [agent for agent in agents if _suits(agent, wanted, children)]
@@ -172,7 +175,7 @@ def get_agent(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
 def graph(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     """Return the tree of parents and children, or the part below one agent."""
-    agents = {agent.card.id: agent for agent in listed_agents(room)}
+    agents = {agent.card.id: agent for agent in listed_agents(room.core, room.principal)}
     children = children_of(agents.values())
     root, depth = params.get("root_agent_id"), params.get("depth")
     names: Iterable[str] = agents

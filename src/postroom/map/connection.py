@@ -90,7 +90,7 @@ class MapConnection:
     ) -> None:
         self.server = server
         self.transport = transport
-        self.core: Core = server.executor.room.core
+        self.core: Core = server.executor.core
         self.session = Session(f"session-{self.core.ids.token()}")
         self.identity = Identity(server, self.session, principal, self._end_after_replies)
         self.agents = ConnectionAgents(self)
@@ -118,7 +118,7 @@ class MapConnection:
 
     def read(self, text: str | bytes) -> Request | dict[str, Any] | None:
         """Return what one frame asks for, or the reply to it where that is known at once."""
-        limits = self.server.executor.room.settings
+        limits = self.server.executor.core.limits
         try:
             value = read_text(text, limits)
         except PostroomError as broken:

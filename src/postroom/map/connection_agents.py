@@ -21,7 +21,7 @@ from .session import Step
 from .table import MAP
 
 if TYPE_CHECKING:
-    from ..room import Room
+    from ..core.authorize import Principal
     from ..server.callers import Caller
     from .connection import MapConnection
 
@@ -51,8 +51,8 @@ class ConnectionAgents:
         self.pinged_up_to = 0  # the last message that has a ping behind it
         self.answers_pings = False  # has it answered any?
 
-    def room_of(self, agent: str) -> Room:
-        return self.callers[agent].room
+    def principal_of(self, agent: str) -> Principal:
+        return self.callers[agent].room.principal
 
     # -- registering
 
@@ -118,7 +118,7 @@ class ConnectionAgents:
             raise NotAllowed(f"{name!r} is not on this connection any more", field="agent_id")
         if self._server.connection_of(name) is None:
             # The connection that had it ended meanwhile, and recorded that the agent is away.
-            self._server.submit_quietly(self.room_of(name).mailbox(name).heartbeat)
+            self._server.beat(name, self.principal_of(name))
         self._server.take(name, self._conn)
         self._conn.remember()
         self._deliver(name, result["agent"]["state"])
@@ -154,7 +154,7 @@ class ConnectionAgents:
         """Mark all agents as away and forget them."""
         for agent in list(self._session.agents):
             if self._server.connection_of(agent) is self._conn:  # and not only reserved by this connection
-                self._server.mark_away(agent, self.room_of(agent))
+                self._server.mark_away(agent, self.principal_of(agent))
             self._forget(agent)
 
     def _forget(self, agent: str) -> None:
@@ -173,7 +173,7 @@ class ConnectionAgents:
         if agent not in self._deliveries:
             self._deliveries[agent] = AgentDelivery(
                 self._server.executor,
-                partial(self.room_of, agent),
+                partial(self.principal_of, agent),
                 agent,
                 partial(self._push, agent),
                 lambda found: self._server.events.delivered(found.message, agent),

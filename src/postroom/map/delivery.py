@@ -23,8 +23,8 @@ from ..server.protocol import notification
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from ..core.authorize import Principal
     from ..model.query import Found
-    from ..room import Room
     from ..server.executor import Executor
 
 
@@ -44,13 +44,14 @@ class AgentDelivery:
     def __init__(
         self,
         executor: Executor,
-        room: Callable[[], Room],
+        principal: Callable[[], Principal],
         agent: str,
         push: Callable[[dict[str, Any]], int],
         on_received: Callable[[Found], None],
     ) -> None:
         self._executor = executor
-        self._room = room  # called each time: its connection may show another token
+        self._core = executor.core
+        self._principal = principal  # called each time: its connection may show another token
         self._agent = agent
         self._push = push
         self._on_received = on_received
@@ -95,34 +96,33 @@ class AgentDelivery:
             return
         # A second receipt of the same letters, while the first is written, must not acknowledge them twice.
         self._settling.update(found.message.id for found in letters)
-        done = self._executor.submit(partial(self._acknowledge, self._room(), letters))
+        done = self._executor.submit(partial(self._acknowledge, self._principal(), letters))
         done.add_done_callback(lambda done: self._settled(letters, done.exception()))
 
-    def _acknowledge(self, room: Room, letters: list[Found]) -> None:
+    def _acknowledge(self, principal: Principal, letters: list[Found]) -> None:
         """Acknowledge letters in one commit or, where another worker claimed one meanwhile, one by one."""
-        core, who = room.core, room.principal
-        if who.scopes is not None and "work" not in who.scopes:  # its token allows reading only
+        if principal.scopes is not None and "work" not in principal.scopes:  # its token allows reading only
             for found in letters:
-                perform(core, who, inbox.Read(agent_id=self._agent, id=found.message.id))
+                perform(self._core, principal, inbox.Read(agent_id=self._agent, id=found.message.id))
             return
         try:
-            self._ack(room, letters)
+            self._ack(principal, letters)
         except PostroomError as refused:
             if refused.temporary or len(letters) == 1:
                 raise
             for found in letters:
-                self._acknowledge_one(room, found)
+                self._acknowledge_one(principal, found)
 
-    def _acknowledge_one(self, room: Room, found: Found) -> None:
+    def _acknowledge_one(self, principal: Principal, found: Found) -> None:
         try:
-            self._ack(room, [found])
+            self._ack(principal, [found])
         except PostroomError as refused:
             if refused.temporary:  # then all of them are tried again
                 raise
 
-    def _ack(self, room: Room, letters: list[Found]) -> None:
+    def _ack(self, principal: Principal, letters: list[Found]) -> None:
         ids = [found.message.id for found in letters]
-        perform(room.core, room.principal, work.Ack(agent_id=self._agent, ids=ids, held=letters))
+        perform(self._core, principal, work.Ack(agent_id=self._agent, ids=ids, held=letters))
 
     def _settled(self, letters: list[Found], error: BaseException | None) -> None:
         for found in letters:
@@ -149,7 +149,7 @@ class AgentDelivery:
                     is_full = await self._push_waiting()
                     seconds = 3600.0
                     if not is_full and not self.is_paused:
-                        seconds = seconds_to_sleep(self._room().core, [self._agent])
+                        seconds = seconds_to_sleep(self._core, [self._agent])
                 except NotAllowed as refused:
                     log.warning("no mail is pushed to %s: %s", self._agent, refused)
                     return
@@ -169,7 +169,7 @@ class AgentDelivery:
             return True
         while (free := WINDOW - len(self._pending)) > 0:
             self._settled_since.clear()
-            found = await self._executor.submit(partial(self._unread, self._room()))
+            found = await self._executor.submit(partial(self._unread, self._principal()))
             # The read began before some receipts were written, so it may show letters that are done by now.
             known = self._pending.keys() | self._settled_since
             fresh = [one for one in found if one.message.id not in known][:free]
@@ -184,7 +184,6 @@ class AgentDelivery:
                 return False
         return True
 
-    def _unread(self, room: Room) -> list[Found]:
-        return perform(
-            room.core, room.principal, inbox.Check(agent_id=self._agent, limit=WINDOW, peek=True)
-        ).letters
+    def _unread(self, principal: Principal) -> list[Found]:
+        check = inbox.Check(agent_id=self._agent, limit=WINDOW, peek=True)
+        return perform(self._core, principal, check).letters

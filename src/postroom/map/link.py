@@ -144,12 +144,11 @@ class MapLink:
     def __init__(self, executor: Executor, options: LinkOptions) -> None:
         self._executor = executor
         self._options = options
-        self._room = executor.room.acting_as(link_directory.LINK)
-        core, named = self._room.core, self._room.settings.system
-        name = peers.system_id(core, link_directory.LINK, named, gives_way=True)
+        core = self._core = executor.core
+        name = peers.system_id(core, link_directory.LINK, core.system, gives_way=True)
         self._memory = LinkMemory(core, options.server, name)
         self._woken = asyncio.Event()
-        self._sender = LinkSender(executor, self._room)
+        self._sender = LinkSender(executor)
         self._session: LinkSession | None = None
         self._problem = ""
         self.is_up = False
@@ -161,7 +160,7 @@ class MapLink:
 
     async def run(self) -> None:
         """Run sessions for ever; each kind of problem is logged once."""
-        store = self._room.core.store
+        store = self._core.store
         watch = store.watch((ROOM,))
         poll = asyncio.ensure_future(self._listen(watch))
         tries = 0
@@ -197,7 +196,7 @@ class MapLink:
         finally:
             self.is_up = False
             with suppress(PostroomError):
-                await self._executor.run_slow(lambda: link_directory.leave(self._room, list(session.remote)))
+                await self._executor.run_slow(lambda: link_directory.leave(self._core, list(session.remote)))
                 await self._executor.run_slow(self._memory.save)
 
     async def _run_connection(self, session: LinkSession, socket: ClientConnection) -> str:

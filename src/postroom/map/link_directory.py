@@ -35,9 +35,9 @@ from ..policy.routing import is_routable
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from ..core.core import Core
     from ..federation.connection import RpcConnection
     from ..formats.map import Role
-    from ..room import Room
     from ..server.executor import Executor
     from .link import LinkMemory
     from .link_session import LinkOptions
@@ -296,25 +296,25 @@ ALL, NONE = "all", "none"
 NOT_OURS = ".there"  # suffix of a remote sender whose name an agent of ours has
 
 
-def register_here(room: Room, remote: Mapping[str, RemoteAgent], every: float) -> dict[str, RemoteAgent]:
+def register_here(core: Core, remote: Mapping[str, RemoteAgent], every: float) -> dict[str, RemoteAgent]:
     """Write cards and heartbeats of the server's agents; return those that could have their name, by mailbox.
 
     `every`: seconds between two calls.
     """
-    held = {record.key: convert(record.value, Card) for record in room.core.store.records(CARD)}
-    named = {spelt(room, mailbox): one for mailbox, one in remote.items() if one.is_here}
+    held = {record.key: convert(record.value, Card) for record in core.store.records(CARD)}
+    named = {spelt(core, mailbox): one for mailbox, one in remote.items() if one.is_here}
     shown = {
-        mailbox: one for mailbox, one in named.items() if _register_agent(room, mailbox, one, held.get(mailbox))
+        mailbox: one for mailbox, one in named.items() if _register_agent(core, mailbox, one, held.get(mailbox))
     }
     alive = {mailbox for mailbox, one in shown.items() if not one.is_away}
-    perform(room.core, LINK, agents.RecordHeartbeats(names=sorted(alive), poll_interval=every))
+    perform(core, LINK, agents.RecordHeartbeats(names=sorted(alive), poll_interval=every))
     known = {name for name, card in held.items() if card.principal == LINK.name}
     # Their mail waits here until the server lists them again.
-    leave(room, sorted((known | shown.keys()) - alive))
+    leave(core, sorted((known | shown.keys()) - alive))
     return {mailbox: replace(one, mailbox=mailbox) for mailbox, one in shown.items()}
 
 
-def _register_agent(room: Room, mailbox: str, one: RemoteAgent, held: Card | None) -> bool:
+def _register_agent(core: Core, mailbox: str, one: RemoteAgent, held: Card | None) -> bool:
     """Write the card of a remote agent.
 
     False: an agent of ours has the name, and keeps it however long it is away.
@@ -326,7 +326,7 @@ def _register_agent(room: Room, mailbox: str, one: RemoteAgent, held: Card | Non
     if held is not None and held.principal != LINK.name:
         return False
     try:
-        room.mailbox(mailbox).register(display_name=title, metadata=metadata)
+        perform(core, LINK, agents.Register(agent_id=mailbox, display_name=title, metadata=metadata))
     except PostroomError as refused:
         if refused.temporary:
             raise
@@ -334,15 +334,15 @@ def _register_agent(room: Room, mailbox: str, one: RemoteAgent, held: Card | Non
     return True
 
 
-def spelt(room: Room, name: str) -> str:
+def spelt(core: Core, name: str) -> str:
     """Return a name as it is spelt here, whatever its case."""
-    return room.core.store.spelling(name) or name
+    return core.store.spelling(name) or name
 
 
-def sender_of(room: Room, name: str) -> str:
+def sender_of(core: Core, name: str) -> str:
     """Return the name under which a remote agent writes here: never one of ours."""
-    name = spelt(room, name)
-    card = room.core.store.records(CARD, name)
+    name = spelt(core, name)
+    card = core.store.records(CARD, name)
     return f"{name}{NOT_OURS}" if card and card[0].value.get("principal") != LINK.name else name
 
 
@@ -357,12 +357,12 @@ def members(result: Mapping[str, Mapping[str, Any]], meant: str | Role) -> list[
     ]
 
 
-def leave(room: Room, names: Sequence[str]) -> None:
+def leave(core: Core, names: Sequence[str]) -> None:
     """Mark remote agents as left; those that have left before stay as they are."""
-    perform(room.core, LINK, agents.RecordHeartbeats(names=list(names), leaving=True))
+    perform(core, LINK, agents.RecordHeartbeats(names=list(names), leaving=True))
 
 
-def exposed(room: Room, text: str, link_scope: str, wrote: Collection[str]) -> dict[str, dict[str, Any]]:
+def exposed(core: Core, text: str, link_scope: str, wrote: Collection[str]) -> dict[str, dict[str, Any]]:
     """Return what our agents are registered with at the server, by name.
 
     `text` chooses all agents that are here or away, named ones, or none. Of the same choice are those that `wrote`
@@ -370,16 +370,16 @@ def exposed(room: Room, text: str, link_scope: str, wrote: Collection[str]) -> d
     """
     shown = {
         agent.card.id: agent.card
-        for agent in room.agents()
-        if agent.registered and is_routable(agent.presence) and _may_be_shown(agent.card.id, agent.card, text)
+        for agent in agents.registered_agents(core)
+        if is_routable(agent.presence) and _may_be_shown(agent.card.id, agent.card, text)
     }
-    others = [name for name in wrote if name not in shown and may_answer_to(room, text, name)]
+    others = [name for name in wrote if name not in shown and may_answer_to(core, text, name)]
     return {name: _registration_of(shown.get(name), link_scope) for name in (*shown, *others)}
 
 
-def may_answer_to(room: Room, text: str, name: str) -> bool:
+def may_answer_to(core: Core, text: str, name: str) -> bool:
     """Return whether an agent that wrote to the server may be registered there for an answer: not if dormant."""
-    card, beat = (room.core.store.records(kind, name) for kind in (CARD, BEAT))
+    card, beat = (core.store.records(kind, name) for kind in (CARD, BEAT))
     if beat and beat[0].value.get("dormant"):
         return False
     return _may_be_shown(name, convert(card[0].value, Card) if card else None, text)
@@ -411,7 +411,7 @@ class ExposedAgents:
 
     def __init__(self, executor: Executor, options: LinkOptions, memory: LinkMemory, own: str) -> None:
         self._executor = executor
-        self._room = executor.room.acting_as(LINK)
+        self._core = executor.core
         self._options = options
         self._memory = memory
         self.own = own
@@ -456,7 +456,7 @@ class ExposedAgents:
                 await self._register_agent(rpc, name, params)
 
     def _exposed_now(self) -> dict[str, dict[str, Any]]:
-        return exposed(self._room, self._options.expose, self._options.scope, self._memory.writers)
+        return exposed(self._core, self._options.expose, self._options.scope, self._memory.writers)
 
     async def _register_agent(self, rpc: RpcConnection, name: str, params: dict[str, Any]) -> None:
         self._registered[name] = params
@@ -506,7 +506,7 @@ class ExposedAgents:
             return
         if sender in self._memory.writers:
             self._memory.note_writer(sender)  # it is now the most recent one
-        elif await self._executor.run_slow(lambda: may_answer_to(self._room, self._options.expose, sender)):
+        elif await self._executor.run_slow(lambda: may_answer_to(self._core, self._options.expose, sender)):
             self._memory.note_writer(sender)
             await self.register_changed(rpc)
         else:

@@ -21,6 +21,8 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from ..core import messages, work
+from ..core.verb import perform
 from ..errors import IdTaken, Invalid, LeaseLost, PostroomError, Resync, UnknownMessage
 from ..federation.connection import ConnectionLost, MapRefusal
 from ..formats.map import (
@@ -35,18 +37,17 @@ from ..formats.map import (
 )
 from ..model.delivery import State
 from ..model.message import MAP_NOTE, Message
-from ..model.query import Query
+from ..model.query import Found, Query
 from ..model.record import CARD
 from .link_directory import LINK, MANY, MOST_PAGES, RemoteAgent
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
+    from ..core.core import Core
+    from ..core.work import Settling
     from ..federation.connection import RpcConnection
     from ..formats.map import Incoming, Role
-    from ..letter import Batch, Work
-    from ..mailbox import Mailbox
-    from ..room import Room
     from ..server.executor import Executor
 
 
@@ -69,10 +70,10 @@ class _AgentLeft(Exception):
 class LinkSender:
     """The sender of letters to the server's agents; it knows which mailboxes may hold some."""
 
-    def __init__(self, executor: Executor, room: Room) -> None:
+    def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._room = room
-        self._store = room.core.store
+        self._core = executor.core
+        self._store = self._core.store
         self._cursor = self._store.cursor()
         self._number = self._cursor.number
         self._waiting: set[str] = set()
@@ -146,47 +147,45 @@ class LinkSender:
         return left
 
     async def _send_batch(self, one: RemoteAgent, send: Send) -> bool:
-        """Send some letters of one mailbox; False: that was all."""
-        box = self._room.mailbox(one.mailbox)
-        works = await self._executor.run_slow(lambda: box.claim(AT_ONCE, lease=LEASE, holder="map link"))
-        done: list[Work] = []
-        try:
-            for work in works:
-                await self._send_one(work, one, send)
-                done.append(work)
-        finally:
-            # Also after a cut: what the server has is done, and the rest does not wait for its lease to end.
-            await self._executor.run_slow(lambda: _settle(box, works, done))
-        return len(works) == AT_ONCE
-
-    async def _send_one(self, work: Work, one: RemoteAgent, send: Send) -> None:
-        """Send one letter.
+        """Send some letters of one mailbox; False: that was all.
 
         A cut meanwhile counts as a failed try: the letter may be its cause, which must not repeat for ever.
         """
+        claim = work.Claim(agent_id=one.mailbox, count=AT_ONCE, lease=LEASE, holder="map link")
+        claimed = await self._executor.run_slow(lambda: perform(self._core, LINK, claim).letters)
+        sent, waiting = list[Found](), list[Found](claimed)
         try:
-            await send(work.message, one)
-        except ConnectionLost as cut:
-            await self._failed(work, f"the line was cut: {cut}")
-            raise
-        except MapRefusal as refused:
-            # No failed try: the letter is in order, its agent is away.
-            if refused.code in NOT_THERE:
-                raise _AgentLeft from None
-            log.warning("the MAP server did not take a letter for %s: %s", one.mailbox, refused)
-            await self._failed(work, f"the MAP server: {refused}")
+            for found in claimed:
+                try:
+                    await send(found.message.seen_by(found.delivery.mailbox), one)
+                except ConnectionLost as cut:
+                    waiting.remove(found)
+                    await self._settle(work.Fail, [found], reason=f"the line was cut: {cut}")
+                    raise
+                except MapRefusal as refused:
+                    # No failed try: the letter is in order, its agent is away.
+                    if refused.code in NOT_THERE:
+                        raise _AgentLeft from None
+                    log.warning("the MAP server did not take a letter for %s: %s", one.mailbox, refused)
+                    waiting.remove(found)
+                    await self._settle(work.Fail, [found], reason=f"the MAP server: {refused}")
+                else:
+                    waiting.remove(found)
+                    sent.append(found)
+        finally:
+            # Also after a cut: what the server has is done, and the rest does not wait for its lease to end.
+            await self._settle(work.Ack, sent)
+            await self._settle(work.Release, waiting)
+        return len(claimed) == AT_ONCE
 
-    async def _failed(self, work: Work, reason: str) -> None:
+    async def _settle(self, verb: type[Settling], letters: list[Found], **fields: Any) -> None:
+        """Settle letters of one mailbox. A letter whose lease ran out is sent again."""
+        if not letters:
+            return
+        ids, mailbox = [found.message.id for found in letters], letters[0].delivery.mailbox
+        request = verb(agent_id=mailbox, ids=ids, held=letters, **fields)
         with suppress(LeaseLost):
-            await self._executor.run_slow(lambda: work.fail(reason))
-
-
-def _settle(box: Mailbox, works: Batch, done: list[Work]) -> None:
-    """Acknowledge what was sent, and release the rest. A letter whose lease ran out is sent again."""
-    with suppress(LeaseLost):
-        box.ack([work for work in done if not work.is_settled])
-    with suppress(LeaseLost):
-        works.release()
+            await self._executor.run_slow(lambda: perform(self._core, LINK, request))
 
 
 # -- storing (on the executor's threads)
@@ -198,7 +197,7 @@ LATELY = 20  # letters that count as recent
 _NEEDED = frozenset({"body", "metadata", "extra", "key"})  # of a letter; everything else is a label
 
 
-def recipients(room: Room, message: Incoming, shown: Mapping[str, str], members: Members, own: str) -> list[str]:
+def recipients(core: Core, message: Incoming, shown: Mapping[str, str], members: Members, own: str) -> list[str]:
     """Return our agents that a message is for, or the link's own mailbox.
 
     `shown`: names of our agents by their ids there; `members` returns those in a scope or with a role; `own`: the
@@ -211,7 +210,7 @@ def recipients(room: Room, message: Incoming, shown: Mapping[str, str], members:
     if not found and message.target in names:
         found = [str(message.target)]
     if not found and message.answers is not None:
-        request = room.core.store.get((message.answers,)).get(message.answers)
+        request = core.store.get((message.answers,)).get(message.answers)
         found = [request.message.sender] if request is not None and request.message.sender in names else []
     return list(dict.fromkeys(found)) or [own]
 
@@ -237,19 +236,19 @@ def _named(address: Address, members: Members) -> list[str]:
     return [*named, *meant]  # the SDK's server gives the name of a scope as if it were an agent's
 
 
-def only_recent_sender(room: Room, mailbox: str) -> tuple[str | None, str | None]:
+def only_recent_sender(core: Core, mailbox: str) -> tuple[str | None, str | None]:
     """Return the agent of ours that wrote to this mailbox, if it is the only recent one.
 
     Also its last letter, if all are of one thread.
     """
     lately = Query(mailbox=mailbox, states=(State.DONE, State.CLAIMED), order="newest", limit=LATELY)
-    letters = [found.message for found in room.core.store.find(lately)]
+    letters = [found.message for found in core.store.find(lately)]
     if len({letter.sender for letter in letters}) != 1:
         return None, None
     return letters[0].sender, letters[0].id if len({letter.thread for letter in letters}) == 1 else None
 
 
-def store_incoming(room: Room, message: Incoming, sender: str, to: list[str]) -> bool:
+def store_incoming(core: Core, message: Incoming, sender: str, to: list[str]) -> bool:
     """Store a message as a letter; False: it was refused for good. A temporary error is raised."""
     agents = [{"agent": name} for name in to]
     is_one = len(agents) == 1 and not isinstance(message.to, list)
@@ -257,7 +256,7 @@ def store_incoming(room: Room, message: Incoming, sender: str, to: list[str]) ->
     key = once_key(message.key, to)  # a letter to several agents comes as several messages of one id
     fields = message.fields | {"extra": {MAP_NOTE: message.fields["extra"][MAP_NOTE] | noted}, "key": key}
     try:
-        _send(room, sender, to, fields, message.answers)
+        _send(core, sender, to, fields, message.answers)
     except IdTaken:  # it came before, and stays as it was then
         return True
     except PostroomError as refused:
@@ -268,21 +267,24 @@ def store_incoming(room: Room, message: Incoming, sender: str, to: list[str]) ->
     return True
 
 
-def _send(room: Room, sender: str, to: list[str], fields: dict[str, Any], answers: str | None) -> None:
+def _send(core: Core, sender: str, to: list[str], fields: dict[str, Any], answers: str | None) -> None:
     """Send with as many fields as are valid here.
 
     First with all; then without `in_reply_to`, if its sender never had that letter; at last without labels that
     are not valid here, which stay in its metadata.
     """
-    box, bare = room.mailbox(sender), {name: fields[name] for name in fields if name in _NEEDED}
+
+    def send(**fields: Any) -> None:
+        perform(core, LINK, messages.Send(agent_id=sender, to=to, **fields))
+
     if answers is not None:
         with suppress(UnknownMessage, Invalid):
-            box.send(to, **fields, in_reply_to=answers)
+            send(**fields, in_reply_to=answers)
             return
     try:
-        box.send(to, **fields)
+        send(**fields)
     except Invalid:
-        box.send(to, **bare)
+        send(**{name: value for name, value in fields.items() if name in _NEEDED})
 
 
 # -- undelivered messages

@@ -203,7 +203,7 @@ class LinkSession:
         on_connected: Callable[[int], None],
     ) -> None:
         self._executor = executor
-        self._room = executor.room.acting_as(link_directory.LINK)
+        self._core = executor.core
         self._options = options
         self._memory = memory
         self._sender = letter_sender
@@ -296,8 +296,8 @@ class LinkSession:
         """
         name = clean(server.name)
         self._memory.set_system(name or "map")
-        if name and not server.is_postroom and not self._room.settings.system:
-            peers.adopt(self._room.core, link_directory.LINK, name)
+        if name and not server.is_postroom and not self._core.system:
+            peers.adopt(self._core, link_directory.LINK, name)
 
     async def _sync_directories(self, rpc: RpcConnection) -> None:
         # First: an agent that writes to ours, once they are registered there, must be known by name.
@@ -312,7 +312,7 @@ class LinkSession:
         self._listed_ids = {row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)}
         self._exposed.drop_lost(rows)
         remote = remote_agents(rows, self._memory.system, self._exposed.names, self.remote, self._link_name)
-        self.remote = await self._executor.run_slow(lambda: link_directory.register_here(self._room, remote, LOOK))
+        self.remote = await self._executor.run_slow(lambda: link_directory.register_here(self._core, remote, LOOK))
         shown = {one.id for one in self.remote.values()}
         hidden = {mailbox for mailbox, one in remote.items() if one.is_here and one.id not in shown}
         for mailbox in sorted(hidden - self._name_conflicts):
@@ -358,7 +358,7 @@ class LinkSession:
                 await rpc.call(SEND, to={"scope": where}, **event_params(self._emitted.popleft()))
 
     def _send_params(self, letter: Message, to: RemoteAgent, *, beside: bool) -> dict[str, Any]:
-        core, left, answers = self._room.core, None, None
+        core, left, answers = self._core, None, None
         if letter.expires_at is not None:
             left = (letter.expires_at - core.now().wall).total_seconds()
         if letter.in_reply_to is not None:
@@ -408,7 +408,7 @@ class LinkSession:
         if name != self._link_name:
             return replace(message, to={"agent": name})
         sender = await self._sender_mailbox(rpc, message)
-        asker, letter = await self._executor.run_slow(lambda: link_messages.only_recent_sender(self._room, sender))
+        asker, letter = await self._executor.run_slow(lambda: link_messages.only_recent_sender(self._core, sender))
         return replace(message, to={"agent": asker or name}, answers=letter)
 
     async def _store_all(self, rpc: RpcConnection, server: ServerInfo) -> None:
@@ -458,13 +458,13 @@ class LinkSession:
         if message.answers is not None:
             message = replace(message, answers=self._memory.own_id(message.answers))
         to = link_messages.recipients(
-            self._room, message, self._exposed.names, self._exposed.members, self._link_name
+            self._core, message, self._exposed.names, self._exposed.members, self._link_name
         )
-        to = [link_directory.spelt(self._room, name) for name in to]
-        sender = link_directory.sender_of(self._room, sender)
+        to = [link_directory.spelt(self._core, name) for name in to]
+        sender = link_directory.sender_of(self._core, sender)
         request = self._answered_letter(message, sender, to)
         link_messages.store_incoming(
-            self._room, message if request is None else replace(message, answers=request), sender, to
+            self._core, message if request is None else replace(message, answers=request), sender, to
         )
 
     def _answered_letter(self, message: Incoming, sender: str, to: Sequence[str]) -> str | None:

@@ -18,6 +18,7 @@ from ..core.authorize import OWNER, authorize
 from ..core.messages import Receipt
 from ..core.peers import all_peers, system_id
 from ..core.validation import check_count
+from ..core.verb import perform
 from ..errors import IdTaken, Invalid, Missing, Resync, UnknownAgent, UnknownMessage
 from ..formats.events import map_event, number_of
 from ..formats.map import (
@@ -41,6 +42,8 @@ from ..server.table import box_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ..core.authorize import Principal
+    from ..core.core import Core
     from ..formats.map import Address, Kin, Remote
     from ..model.agent import Agent
     from ..model.record import Cursor
@@ -48,109 +51,110 @@ if TYPE_CHECKING:
     from ..store.protocol import Store
 
 
-def recipients(room: Room, sender: str, address: Address) -> list[str]:
+def recipients(core: Core, principal: Principal, sender: str, address: Address) -> list[str]:
     """Return the addresses of a letter: names, and `broadcast:` for scopes that have another member."""
-    agents = [_id_of(room, name) for name in address.agents]
+    agents = [_id_of(core, name) for name in address.agents]
     if address.is_plain:
         return agents
-    found = [*agents, *_near(room, address)]
+    found = [*agents, *_near(core, address)]
     if address.roles or address.kin or address.everyone:
-        here = listed_agents(room)
+        here = listed_agents(core, principal)
         found += [name for name in _looked_up(here, sender, address) if not same_name(name, sender)]
         if not found and not address.scopes:
             raise Missing("nobody is meant by it", field="to")
-    inhabited = [scope for scope in address.scopes if _has_others(room, scope, sender)]
+    inhabited = [scope for scope in address.scopes if _has_others(core, scope, sender)]
     return [*dict.fromkeys(found), *(BROADCAST + scope for scope in inhabited)]
 
 
-def _id_of(room: Room, name: str) -> str:
+def _id_of(core: Core, name: str) -> str:
     """Return the id of an agent that is addressed by a display name no mailbox can have (`Ann Lee`)."""
     id = cleaned(name)
     if id == name:
         return name
-    card = room.core.store.records(CARD, id)
+    card = core.store.records(CARD, id)
     return id if card and card[0].value.get("display_name") == name else name
 
 
-def listed_agents(room: Room) -> list[Agent]:
+def listed_agents(core: Core, principal: Principal) -> list[Agent]:
     """Return the registered agents, without those that are gone or unregistered."""
-    return [agent for agent in room.agents() if agent.registered and not has_gone(agent)]
+    found = perform(core, principal, core_agents.ListAgents()).agents
+    return [agent for agent in found if agent.registered and not has_gone(agent)]
 
 
-def reached(room: Room, sender: str, addressed: Sequence[str]) -> list[str]:
+def reached(core: Core, sender: str, addressed: Sequence[str]) -> list[str]:
     """Return the mailboxes behind addresses."""
     names = [name for name in addressed if not name.startswith(BROADCAST)]
     for address in addressed:
         if address.startswith(BROADCAST):
             scope = address.removeprefix(BROADCAST)
-            names += [name for name in room.core.store.keys(MEMBER + scope) if not same_name(name, sender)]
+            names += [name for name in core.store.keys(MEMBER + scope) if not same_name(name, sender)]
     return list(dict.fromkeys(names))
 
 
-def _near(room: Room, address: Address) -> Iterator[str]:
+def _near(core: Core, address: Address) -> Iterator[str]:
     """Return the addresses of agents of a named system.
 
     It is this one, a linked MAP server, or one that a peer leads to.
     """
-    own = system_id(room.core, OWNER, room.settings.system) if address.remote else ""
-    linked = _linked_systems(room) if address.remote else frozenset()
+    own = system_id(core, OWNER, core.system) if address.remote else ""
+    linked = _linked_systems(core) if address.remote else frozenset()
     for one in address.remote:
         if one.system not in {own, *linked} or not one.agent:
-            yield _far(room, own, one)
+            yield _far(core, own, one)
             continue
         name = check_agent(one.agent, "to")
         if one.system not in linked:
             yield name
         elif one.system == own:
-            yield _here_or_there(room, own, name)
+            yield _here_or_there(core, own, name)
         else:
-            yield _there(room, one.system, name)
+            yield _there(core, one.system, name)
 
 
-def _far(room: Room, own: str, one: Remote) -> str:
+def _far(core: Core, own: str, one: Remote) -> str:
     """Return the address of an agent that a peer leads to; the outbox has the rest of the rules."""
     place = parse_address({"agent": one.agent, "system": one.system, "scope": one.scope}, "to")
-    is_led_to = outbox.peer_towards(room.core, all_peers(room.core), place.system) is not None
+    is_led_to = outbox.peer_towards(core, all_peers(core), place.system) is not None
     if not is_led_to and not same_name(place.system, own):
         raise Missing(f"there is no system {one.system!a} here", field="system", hint="postroom peers")
     return format_address(place)
 
 
-def _linked_systems(room: Room) -> frozenset[str]:
-    found = (record.value.get("system") for record in room.core.store.records(MAP_LINK))
+def _linked_systems(core: Core) -> frozenset[str]:
+    found = (record.value.get("system") for record in core.store.records(MAP_LINK))
     return frozenset(name for name in found if name)
 
 
-def _there(room: Room, system: str, name: str) -> str:
+def _there(core: Core, system: str, name: str) -> str:
     """Return the mailbox of a MAP server's agent, also of one that is not listed yet; never one of ours."""
-    mailbox = _spelt(room, check_agent(f"{system}/{name}", "to"))
-    card = room.core.store.records(CARD, mailbox)
+    mailbox = _spelt(core, check_agent(f"{system}/{name}", "to"))
+    card = core.store.records(CARD, mailbox)
     if card and card[0].value.get("principal") != LINK_NAME:
         hint = f"{mailbox!r} is an agent of this room"
         raise UnknownAgent(f"{name!r} of {system!r} cannot be reached", field="to", hint=hint)
     return mailbox
 
 
-def _here_or_there(room: Room, system: str, name: str) -> str:
+def _here_or_there(core: Core, system: str, name: str) -> str:
     """Return an agent of ours, else of the MAP server: both systems have the same name."""
-    store = room.core.store
-    if _spelt(room, name) in store.known():
+    store = core.store
+    if _spelt(core, name) in store.known():
         return name
-    mailbox = _there(room, system, name)
+    mailbox = _there(core, system, name)
     if not store.records(CARD, mailbox):
         raise UnknownAgent(f"nobody is called {name!r}, here or at the MAP server", field="to")
     return mailbox
 
 
-def _spelt(room: Room, name: str) -> str:
-    return room.core.store.spelling(name) or name
+def _spelt(core: Core, name: str) -> str:
+    return core.store.spelling(name) or name
 
 
-def _has_others(room: Room, scope: str, sender: str) -> bool:
+def _has_others(core: Core, scope: str, sender: str) -> bool:
     """Return whether the scope has another member than the sender; Missing if there is no such scope."""
-    members = room.core.store.keys(MEMBER + check_scope(scope, "to.scope"))
+    members = core.store.keys(MEMBER + check_scope(scope, "to.scope"))
     if not members:
-        core_agents.find_scope(room.core, scope)
+        core_agents.find_scope(core, scope)
     return any(not same_name(name, sender) for name in members)
 
 
@@ -214,33 +218,35 @@ def send(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     A message to a scope with no other member is accepted and delivered to nobody, as by the SDK's own server.
     Without `to`, an answer goes to the sender of the letter that it answers.
     """
+    core, principal = room.core, room.principal
     sender = box_of(room, params, "from").name
-    to = recipients(room, sender, read_address(params["to"])) if "to" in params else None
-    fields = letter_fields(params) | _reply(room, sender, params) | _once(params)
+    to = recipients(core, principal, sender, read_address(params["to"])) if "to" in params else None
+    fields = letter_fields(params) | _reply(core, sender, params) | _once(params)
     body = fields.pop("body")
     # The id names nothing, but the caller wants one.
     if to is not None and not to:
-        return {"messageId": room.core.ids.message(), "delivered": []}
+        return {"messageId": core.ids.message(), "delivered": []}
     try:
-        sent = room.mailbox(sender).send(to[0] if to and len(to) == 1 else to, body, **fields)
+        named = to[0] if to and len(to) == 1 else to
+        sent = perform(core, principal, messages.Send(agent_id=sender, to=named, body=body, **fields))
     except IdTaken:  # sent again, with another timestamp in its meta
         # Clients of the SDK repeat a message with a new timestamp, which is other content to us. The first one
         # counts.
-        first = room.core.store.sent(sender, fields["key"]) if "key" in fields else None
+        first = core.store.sent(sender, fields["key"]) if "key" in fields else None
         if first is None:
             raise
         sent = Receipt(message=first.message, repeated=True)
     addressed = [one.address for one in sent.message.recipients] if to is None else to
-    return {"messageId": sent.id, "delivered": list(sent.routed) or reached(room, sender, addressed)}
+    return {"messageId": sent.id, "delivered": list(sent.routed) or reached(core, sender, addressed)}
 
 
-def _reply(room: Room, sender: str, params: dict[str, Any]) -> dict[str, Any]:
+def _reply(core: Core, sender: str, params: dict[str, Any]) -> dict[str, Any]:
     """Return the letter that it answers, if its sender sent or got that one."""
     id = answered(params)
     if id is None:
         return {}
     try:
-        messages.known_letter(room.core, sender, id)
+        messages.known_letter(core, sender, id)
     except UnknownMessage:
         return {}
     return {"in_reply_to": id}
@@ -257,7 +263,8 @@ def replay(room: Room, params: dict[str, Any]) -> dict[str, Any]:
 
     Only events of letters and conversations are kept; those of agents and scopes are published once.
     """
-    authorize(room.principal, "wait", room.principal.agent)
+    core, principal = room.core, room.principal
+    authorize(principal, "wait", principal.agent)
     filter = check_filter(params.get("filter"))
     limit = min(check_count(params.get("limit", 100), "limit"), MOST_REPLAYED)
     first, last = params.get("from_timestamp"), params.get("to_timestamp")
@@ -265,7 +272,7 @@ def replay(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     number = 0 if id is None else number_of(id)
     if number is None:
         raise Invalid("is no event's id", field="after_event_id", hint="an eventId from map/event or map/replay")
-    store = room.core.store
+    store = core.store
     now = store.cursor()
     # One before its number: further events of the same change may follow it.
     cursor = _earliest(store, now) if id is None else replace(now, number=number - 1)

@@ -13,10 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import __version__
+from ..core import agents as core_agents
 from ..core import peers
 from ..core.authorize import OWNER
 from ..core.presentation import one_line
-from ..core.verb import parameters, snake
+from ..core.verb import parameters, perform, snake
 from ..errors import NameTaken, QuotaFull
 from .agents import BEAT_EVERY, away
 from .subscriptions import AgentEvents, StateWatcher
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from ..core.authorize import Principal
     from ..federation.exchange import Exchange
-    from ..room import Room
     from ..server.broker import Broker
     from ..server.executor import Executor, JobFuture
     from ..server.http import Receive, Scope, Send
@@ -129,7 +129,7 @@ class MapServer:
     @property
     def system(self) -> str:
         """The name of the room that clients get."""
-        return peers.announced(self.executor.room.core, OWNER, self.executor.room.settings.system)
+        return peers.announced(self.executor.core, OWNER, self.executor.core.system)
 
     def speak_lines(self, connection: Connection, line: bytes | None) -> MapLines | None:
         """Return a MAP speaker for a connection at the Unix socket, if its first line asks for MAP."""
@@ -194,16 +194,18 @@ class MapServer:
         if self._beat is None:
             self._beat = self._loop.call_later(BEAT_EVERY, self._beat_all)
 
-    def mark_away(self, agent: str, room: Room) -> None:
+    def mark_away(self, agent: str, principal: Principal) -> None:
         """Record that the connection of an agent has ended, and keep its name for a while."""
         now = self._loop.time()
         # The oldest entries come first, so this stops at the first that is still kept.
         while self._away and next(iter(self._away.values())) < now:
             del self._away[next(iter(self._away))]
         self._away.pop(agent, None)
-        self._away[agent] = now + self.executor.room.settings.away_grace
+        self._away[agent] = now + self.executor.core.limits.away_grace
         if not self.is_ending:
-            self.executor.submit(partial(away, room, agent)).add_done_callback(self._after_away)
+            self.executor.submit(partial(away, self.executor.core, principal, agent)).add_done_callback(
+                self._after_away
+            )
 
     def _after_away(self, done: JobFuture) -> None:
         _log_error(done)
@@ -223,7 +225,13 @@ class MapServer:
         """Write a heartbeat for each agent that is connected."""
         self._beat = self._loop.call_later(BEAT_EVERY, self._beat_all) if self._holders else None
         for agent, conn in self._holders.items():
-            self.submit_quietly(conn.agents.room_of(agent).mailbox(agent).heartbeat)
+            self.beat(agent, conn.agents.principal_of(agent))
+
+    def beat(self, agent: str, principal: Principal) -> None:
+        """Write a heartbeat for an agent."""
+        self.submit_quietly(
+            partial(perform, self.executor.core, principal, core_agents.RecordHeartbeat(agent_id=agent))
+        )
 
     def submit_quietly(self, run: Callable[[], object]) -> None:
         """Run a job without waiting for its result. A failing store shows in the next call that is answered."""

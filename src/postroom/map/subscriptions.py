@@ -12,6 +12,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..core.agents import registered_agents
 from ..errors import PostroomError
 from ..formats.events import Event, delivered_data
 from ..formats.inbox import present
@@ -32,8 +33,8 @@ from ..model.message import DEFAULT_SCOPE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..core.core import Core
     from ..model.message import Message
-    from ..room import Room
     from ..server.broker import Broker
     from ..server.executor import Executor
 
@@ -61,7 +62,7 @@ class AgentEvents:
     """The publisher of events about agents and scopes."""
 
     def __init__(self, executor: Executor, broker: Broker) -> None:
-        self.core = executor.room.core
+        self.core = executor.core
         self._broker = broker
         self._numbers = itertools.count(1)
         self._states: dict[str, str] = {}  # of agents, as they were last published or scanned
@@ -161,7 +162,7 @@ class StateWatcher:
         self._events.begin_scan(has_subscribers=self._broker.has_subscribers)
         if self._broker.has_subscribers and self._scan is None:
             self._scan = asyncio.ensure_future(
-                self._executor.run_slow(partial(_agent_records, self._executor.room))
+                self._executor.run_slow(partial(_agent_records, self._executor.core))
             )
             self._scan.add_done_callback(self._after_scan)
 
@@ -183,5 +184,5 @@ class StateWatcher:
             self._scan.cancel()
 
 
-def _agent_records(room: Room) -> list[dict[str, Any]]:
-    return [agent_record(agent) for agent in room.agents(gone=True) if agent.registered]
+def _agent_records(core: Core) -> list[dict[str, Any]]:
+    return [agent_record(agent) for agent in registered_agents(core, gone=True)]
