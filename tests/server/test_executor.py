@@ -210,7 +210,7 @@ def test_chores_go_on_after_a_bug(monkeypatch: pytest.MonkeyPatch, caplog: pytes
     rounds = 0
 
     class Broken:
-        room = type("Room", (), {"sweep": None})
+        core = None
 
         async def run_slow(self, _run: Any) -> None:
             nonlocal rounds

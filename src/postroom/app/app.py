@@ -28,6 +28,8 @@ from .. import __version__
 from ..core import peers, tokens
 from ..core.authorize import OWNER
 from ..core.presentation import escape_json, one_line, show_hidden
+from ..core.retention import SweepRoom
+from ..core.verb import perform
 from ..errors import Invalid, NameTaken, PostroomError
 from ..hosts.webhooks import WebhookService
 from ..map.server import MapServer
@@ -60,7 +62,7 @@ async def run_janitor(executor: Executor) -> None:
     while True:
         await asyncio.sleep(SWEEP_SECONDS)
         try:
-            await executor.run_slow(executor.room.sweep)
+            await executor.run_slow(partial(perform, executor.core, OWNER, SweepRoom()))
         except Exception as failed:  # boundary: the janitor goes on whatever happens
             log.warning("the janitor could not finish: %s", failed, exc_info=not isinstance(failed, PostroomError))
 
@@ -125,7 +127,7 @@ def make_map_link(executor: Executor, options: Options) -> MapLink | None:
 def make_exchange(executor: Executor, options: Options) -> Exchange | None:
     """Return the exchange with other systems, not started; None if its packages are not installed."""
     if not is_installed("websockets"):
-        if peers.all_peers(executor.room.core):
+        if peers.all_peers(executor.core):
             log.warning("mail for other systems waits: links need %s", SERVE)
         return None
     from ..federation.exchange import Exchange  # noqa: PLC0415 - only where websockets is installed
@@ -160,7 +162,7 @@ def _check_tokens(executor: Executor, options: Options) -> None:
     """Refuse to listen at an address that other machines can reach while no token and no peer exists."""
     if options.is_loopback:
         return
-    core = executor.room.core
+    core = executor.core
     has_tokens = any(token.is_live for token in tokens.list_tokens(core, OWNER))
     if not has_tokens and not peers.all_peers(core):
         text = f"{options.host} can be reached from outside, and no token exists"

@@ -596,7 +596,7 @@ class InboxFileWriter:
 
     def __init__(self, executor: Executor, folder: str) -> None:
         self._executor = executor
-        self.core = executor.room.core
+        self.core = executor.core
         self._store = self.core.store
         self.folder = InboxFolder(
             folder, lambda name, n: notice_of(name, n, self.core.now().wall), warn=log.warning
