@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from postroom.cli.command import EVERYWHERE, Command, Option, command_of
 from postroom.cli.errors import MEANINGS
 from postroom.cli.help import named, option_help, usage
-from postroom.cli.options import BODY, FIELDS
 from postroom.cli.table import FORMER, GROUPS
 
-_SHARED = {*BODY, *FIELDS}
+SHARED = 3  # commands with the same option; the page explains it once
 PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
 HEAD = """# Commands
 
@@ -21,7 +22,7 @@ HEAD = """# Commands
 `postroom COMMAND [ARGUMENTS] [OPTIONS]`. `postroom help COMMAND` says the same as this page. Begin with
 [Postroom in ten minutes](ten-minutes.md); [the glossary](glossary.md) says what the words mean.
 
-- [Every command](#every-command), [fields of a letter](#fields-of-a-letter), [exit codes](#exit-codes), [rooms](#where-there-is-no-room-yet), [JSON](#json), [ids](#ids), [letters](#letters), [errors](#errors-as-json)
+- [Every command](#every-command), [shared options](#shared-options), [exit codes](#exit-codes), [rooms](#where-there-is-no-room-yet), [JSON](#json), [ids](#ids), [letters](#letters), [errors](#errors-as-json)
 """
 ROOMS = """## Where there is no room yet
 
@@ -72,7 +73,7 @@ is known) and `exit`. The names are those of [the library's errors](reference.md
 
 
 def page() -> str:
-    sections = [HEAD, _index(), _everywhere(), _letter(), _exits(), ROOMS, JSON]
+    sections = [HEAD, _index(), _everywhere(), _shared_options(), _exits(), ROOMS, JSON]
     for title, names in GROUPS.items():
         sections.append(f"## {title}\n")
         sections += [_command(command_of(name)) for name in names]
@@ -96,9 +97,28 @@ def _everywhere() -> str:
     return "\n".join(["## Every command", "", about, "", *_options(EVERYWHERE), ""])
 
 
-def _letter() -> str:
-    about = "These options set the text and the fields of a letter, wherever a command sends one."
-    return "\n".join(["## Fields of a letter", "", about, "", *_options((*BODY, *FIELDS)), ""])
+def _shared_options() -> str:
+    about = "These options mean the same in each of the commands that name them."
+    options = [option for option in _every() if not option.is_place and _is_shared(option)]
+    once = {_key(option): option for option in options}
+    return "\n".join(["## Shared options", "", about, "", *_options(once.values()), ""])
+
+
+def _every() -> list[Option]:
+    return [option for names in GROUPS.values() for name in names for option in command_of(name).options]
+
+
+def _key(option: Option) -> tuple[tuple[str, ...], str, str]:
+    return option.names, option.metavar, option.help
+
+
+@cache
+def _counts() -> Counter[tuple[tuple[str, ...], str, str]]:
+    return Counter(map(_key, _every()))
+
+
+def _is_shared(option: Option) -> bool:
+    return not option.is_place and _counts()[_key(option)] >= SHARED
 
 
 def _exits() -> str:
@@ -111,11 +131,10 @@ def _command(command: Command) -> str:
     lines += ["```sh", *(f"{line}  # {what}" for line, what in command.examples), "```", ""]
     if command.about:
         lines += [command.about, ""]
-    own = [option for option in command.options if option not in _SHARED]
-    if own:
+    if own := [option for option in command.options if not _is_shared(option)]:
         lines += [*_options(own), ""]
-    if len(own) < len(command.options):
-        lines += ["Also [the fields of a letter](#fields-of-a-letter).", ""]
+    if shared := [f"`{option.names[-1]}`" for option in command.options if _is_shared(option)]:
+        lines += [f"[Shared options](#shared-options): {', '.join(shared)}.", ""]
     if command.json:
         lines += [f"JSON: {', '.join(f'`{name}`' for name in command.json)}.", ""]
     return "\n".join(lines)

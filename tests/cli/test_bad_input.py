@@ -203,7 +203,7 @@ def test_errors_say_what_to_do(shell: Shell) -> None:
     wrong = complaint(shell, "check", "--as", "bob", "--all", "--set", "lease=abc")
     assert wrong == ["postroom: lease: is not a number of seconds", "  digits without a unit, such as 90"]
     wrong = complaint(shell, "check", "--as", "bob", "--all", "--set", "lease=-1")
-    assert wrong[1] == "  postroom room --settings shows all"
+    assert wrong[1] == "  postroom rooms --settings shows all"
     assert complaint(shell, "claim", "--as", "bob", "--lease", "99999999d") == [
         "postroom: lease: is too long", "  up to 604800 seconds",
     ]  # fmt: skip

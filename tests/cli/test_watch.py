@@ -209,8 +209,8 @@ def test_a_program_that_was_cut_off_by_the_end_of_its_watch_runs_again(
 HASTY = "import os, postroom.cli.alerts as watch; watch.SPARE = 0.5; "  # seconds; else the next one waits for ten
 DIES = "watch.run_program = lambda *_: os.kill(os.getpid(), 9); "
 FORGETS = (
-    "from postroom.mailbox import Mailbox; wait = Mailbox.wait_to_ring; "
-    "Mailbox.wait_to_ring = lambda *said, within, **more: wait(*said, **more); "
+    "from postroom.mailbox import Mailbox; wait = Mailbox.wait_for_alert; "
+    "Mailbox.wait_for_alert = lambda *said, within, **more: wait(*said, **more); "
 )
 
 

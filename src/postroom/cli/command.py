@@ -203,7 +203,7 @@ def _option(parameter: Parameter, is_place: bool) -> Option:
     elif is_off:
         names = (f"--no-{names[-1].lstrip('-')}",)
     about = f"{parameter.help}, {_FORMS[kind]}" if kind in _FORMS else parameter.help
-    about += ", or how it begins" if parameter.name in {"id", "ids"} else ""
+    about += {"id": ", or how it begins", "ids": ", or how they begin"}.get(parameter.name, "")
     if (
         kind in {"count", "seconds", "word", "text"}
         and not parameter.required

@@ -402,7 +402,7 @@ class Context:
             self.note_if_unknown()
         letters = getattr(result, "letters", None) or [getattr(result, "letter", None)]
         messages = tuple(getattr(one, "message", one) for one in letters if one is not None)
-        return Answer(self.name, data | more, view, letters=messages)
+        return Answer(self.name, more | data, view, letters=messages)
 
     def act(self, verb: Callable[[Mailbox], T]) -> T:
         """Carry out a verb at the caller's mailbox.

@@ -331,14 +331,14 @@ class Patience:
         from threading import Event, Thread  # noqa: PLC0415 - only on a terminal
 
         self._what = what
+        self._seconds = 0
         self._over = Event()
         self._teller = Thread(target=self._tell, daemon=True)
 
     def _tell(self) -> None:
-        seconds = 0
         while not self._over.wait(1.0):
-            seconds += 1
-            self._write(f"\r{self._what}: {seconds} s\033[K")
+            self._seconds += 1
+            self._write(f"\r{self._what}: {self._seconds} s\033[K")
 
     def _write(self, text: str) -> None:
         with suppress(OSError):  # the terminal is gone
@@ -351,4 +351,5 @@ class Patience:
     def __exit__(self, *how: object) -> None:
         self._over.set()
         self._teller.join()
-        self._write("\r\033[K")
+        if self._seconds:
+            self._write("\r\033[K")

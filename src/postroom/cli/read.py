@@ -197,7 +197,9 @@ def run_read(context: Context) -> Answer:
             missing.hint = f"you sent it: postroom thread {text}, or postroom trace {text}"
         raise
     saved = None if folder is None else save(context, found.letter.message, folder)
-    return context.answer_with(found, views.read, saved=saved)
+    answer = context.answer_with(found, views.read)
+    answer.data = {**answer.data, "saved": saved}
+    return answer
 
 
 @command(
