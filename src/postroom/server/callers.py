@@ -8,7 +8,6 @@ which a caller without a token acts. Bytes are not known here.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from ..core.authorize import SOCKET, authorize
 from ..core.verb import authorised, from_params, given
 from ..errors import Invalid, NotAllowed, PostroomError, StoreFailing, TooLarge
 from ..model.codec import encode
+from ..store.sqlite.connection import NO_FILES, NO_FILES_HINT
 from .executor import INTERNAL, JobFuture
 from .protocol import Step, find_verb
 from .requests import SessionVerb, in_json, is_heavy, is_slow, patience
@@ -40,9 +40,6 @@ MAX_BATCH_BYTES = 16 * 1024 * 1024  # of replies to one batch; one reply more at
 _BATCH_TOO_LARGE = TooLarge(
     "the replies to this batch are too large; this call was not carried out", hint="ask it alone"
 )
-
-_NO_FILES = {errno.EMFILE, errno.ENFILE}
-_NO_FILES_HINT = "try again later; the limit of open files of the daemon may be too low (ulimit -n)"
 
 
 class Caller:
@@ -277,7 +274,7 @@ def _reply(step: Step, error: BaseException | None, result: Any) -> Any:
         return result if isinstance(result, Raw) else step.answer(result)
     if isinstance(error, PostroomError):
         return step.refuse(error)
-    if isinstance(error, OSError) and error.errno in _NO_FILES:  # maybe for a module that is imported late
-        return step.refuse(StoreFailing("no more files can be opened", hint=_NO_FILES_HINT))
+    if isinstance(error, OSError) and error.errno in NO_FILES:  # maybe for a module that is imported late
+        return step.refuse(StoreFailing("no more files can be opened", hint=NO_FILES_HINT))
     log.error("%s failed because of a bug", step.name, exc_info=error)
     return step.refuse(PostroomError(INTERNAL))

@@ -60,7 +60,7 @@ def test_outside_needs_tls_and_then_a_token(tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path)
     tls = ("--tls-cert", str(certificate), "--tls-key", str(key))
     code, result = Daemon(tmp_path, "--http", "0.0.0.0:0", *tls).ended()
-    assert code != 0 and "no token exists" in result and "token create" in result
+    assert code != 0 and "no token exists" in result and "tokens create" in result
 
 
 def test_a_certificate_that_is_none_is_reported(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ after a boot.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from _thread import allocate_lock
@@ -144,6 +145,8 @@ SMALLEST_PAGE = 512  # bytes, in SQLite
 INDEX_PART = 32 * 1024  # bytes by which SQLite maps the index of a log
 
 _ON_PURPOSE = "If you put an older file there on purpose, stop all agents and delete {0}.lock"
+NO_FILES = {errno.EMFILE, errno.ENFILE}
+NO_FILES_HINT = "try again later; the limit of open files of this program may be too low (ulimit -n)"
 _WRITABLE = "is the folder there and writable? Try again once it is"
 
 
@@ -429,6 +432,8 @@ def translate(error: apsw.Error | OSError, path: ground.Place) -> PostroomError:
     if isinstance(error, apsw.CorruptError):
         return Damaged(f"{path} is damaged: {error}", hint=SALVAGE)
     if isinstance(error, (OSError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
+        if isinstance(error, OSError) and error.errno in NO_FILES:
+            return StoreFailing("no more files can be opened", hint=NO_FILES_HINT)
         why = error.strerror if isinstance(error, OSError) else error
         place = error.filename if isinstance(error, OSError) and isinstance(error.filename, str) else path
         return StoreFailing(f"{place} cannot be written: {why}", hint=_WRITABLE)
