@@ -370,7 +370,7 @@ def anything(screen: Screen, data: Data) -> str:
         titles = [title for title, value in found[0].items() if not isinstance(value, (list, Mapping))]
         rows = [[_text(one.get(title)) for title in titles] for one in found]
         shown += table(screen, [title.upper() for title in titles], rows)
-    return shown or "Done.\n"
+    return shown or "Nothing.\n"
 
 
 def _text(value: Any) -> str:
