@@ -250,7 +250,7 @@ def test_a_copy_of_a_room_holds_its_mail_for_other_systems_and_can_be_made_again
 
 def test_where_there_is_no_way_any_more_the_trace_and_the_doctor_say_so(room: Room, clock: FakeClock) -> None:
     id = send(room, "hello")
-    assert room.mailbox("ann").trace(id).stops[0].reason is None
+    assert room.mailbox("ann").trace(id).stops[0].reason == "waits: nobody serves this room"
     outbox.record_delay(room.core, found_one(room, id), "far: the disk is full", clock.wall + later(60))
     assert room.mailbox("ann").trace(id).stops[0].reason == "waits: far: the disk is full"
     assert ({"far": 1}, {}) == outbox.count_waiting(room.core)

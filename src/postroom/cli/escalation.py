@@ -172,7 +172,7 @@ def presses(entry: Entry, now: datetime) -> list[str]:
             "by a ladder of your own",
         ),
     ),
-    json="id thread repeated unknown routed letter escalation_id next",
+    json="id thread repeated unknown routed carried letter escalation_id next",
 )
 def run_escalate(context: Context) -> Answer:
     body, fields = content_of(context), fields_of(context)

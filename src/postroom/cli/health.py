@@ -253,7 +253,7 @@ def trace(screen: Screen, data: Data) -> str:
             ago(stop["read_at"], screen.now),
             ago(stop["acked_at"] or stop["dead_at"], screen.now),
             stop["holder"] or "",
-            stop["reason"] or "",
+            "" if stop["forwarded"] else stop["reason"] or "",
         )
         for stop in data["stops"]
     ]

@@ -164,6 +164,8 @@ def painted(screen: Screen, text: str, colour: str) -> str:
 
 def state_word(delivery: Mapping[str, Any]) -> str:
     """Return the state of a delivery as people call it: an unread delivery whose letter was opened is "read"."""
+    if delivery["forwarded"]:
+        return f"forwarded to {delivery['forwarded']['where']}"
     return "read" if delivery["state"] == "unread" and delivery["read_at"] else str(delivery["state"])
 
 

@@ -272,7 +272,7 @@ declare(
         ("postroom sent --as coder", "the last twenty"),
         ("postroom sent --as coder -n 1 --json", "the last one"),
     ),
-    json="mailbox letters",
+    json="mailbox letters forwarded",
     looks=True,
 )
 def run_sent(context: Context) -> Answer:

@@ -95,7 +95,7 @@ _HANDOFF = {
         ),
         ("postroom send coder --as planner --template review --fill file=sort.py", "from a template"),
     ),
-    json="id thread repeated unknown routed letter receipts",
+    json="id thread repeated unknown routed carried letter receipts",
 )
 def run_send(context: Context) -> Answer:
     if "drafts" in context.values:
@@ -179,7 +179,7 @@ def _send_template(context: Context, to: list[str] | None) -> Answer:
         ('postroom reply m-1 --as researcher --body "Merge sort."', "answer a letter"),
         ('postroom reply m-1 --as researcher --done --body "Merge sort."', "and be done with it"),
     ),
-    json="id thread repeated unknown routed letter",
+    json="id thread repeated unknown routed carried letter",
     looks=True,
 )
 def run_reply(context: Context) -> Answer:
@@ -202,7 +202,7 @@ def run_reply(context: Context) -> Answer:
     examples=(
         ("postroom forward m-1 reviewer --as researcher --body 'Yours, I think.'", "with a word of your own"),
     ),
-    json="id thread repeated unknown routed letter",
+    json="id thread repeated unknown routed carried letter",
     looks=True,
 )
 def run_forward(context: Context) -> Answer:
@@ -218,7 +218,7 @@ def run_forward(context: Context) -> Answer:
     *(option for option in FIELDS if option.name != "scope"),
     about=_TEXT,
     examples=(('postroom broadcast sorting --as planner --body "The release is on Friday."', "tell the team"),),
-    json="id thread repeated unknown routed letter",
+    json="id thread repeated unknown routed carried letter",
 )
 def run_broadcast(context: Context) -> Answer:
     scope = context.values.pop("scope")
@@ -260,7 +260,7 @@ def run_broadcast(context: Context) -> Answer:
             "from a program",
         ),
     ),
-    json="id thread repeated unknown routed letter",
+    json="id thread repeated unknown routed carried letter",
 )
 def run_handoff(context: Context) -> Answer:
     fields = context.passed_options(**_HANDOFF)

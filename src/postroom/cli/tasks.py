@@ -206,7 +206,7 @@ declare(
             "remembering who asked",
         ),
     ),
-    json="id thread repeated unknown routed letter",
+    json="id thread repeated unknown routed carried letter",
 )
 def run_tasks_give(context: Context) -> Answer:
     to, body, fields = context.get("to"), content_of(context), fields_of(context)

@@ -56,11 +56,12 @@ def outbox(screen: Screen, data: Data) -> str:
         return f"{data['mailbox']} has sent nothing.\n"
     if not screen.tables:
         return _fenced(data, OWN_NOTICE)
+    gone = {(one["id"], fold(one["mailbox"])): one["where"] for one in data["forwarded"]}
     rows = [
         (
             screen.short(letter["id"]),
             ago(letter["created_at"], screen.now),
-            ", ".join(recipient["address"] for recipient in letter["recipients"]),
+            ", ".join(_recipient(letter["id"], one["address"], gone) for one in letter["recipients"]),
             letter["priority"],
             _about(letter),
         )
@@ -68,6 +69,11 @@ def outbox(screen: Screen, data: Data) -> str:
     ]
     shown = table(screen, ("ID", "AGE", "TO", "PRIORITY", "ABOUT"), rows, _URGENT, drop=("PRIORITY", "AGE"))
     return shown + _next(screen, "ID", ("trace", "tells what became of one"), ("unsend", "takes one back"))
+
+
+def _recipient(id: str, address: str, gone: Mapping[tuple[str, str], str]) -> str:
+    where = gone.get((id, fold(address)))
+    return address if where is None else f"{address} (forwarded to {where})"
 
 
 def _about(letter: Data) -> str:
@@ -186,7 +192,13 @@ def receipt(screen: Screen, data: Data, due: datetime | None = None) -> str:
     lines = [f"Sent {data['id']} to {one_line(to)}{later}."]
     lines += [f"No agent named {' or '.join(new)} has been seen here yet. The letter will wait."] if new else []
     lines += [f"Chosen: {', '.join(data['routed'])}."] if data["routed"] else []
+    lines += [_why_it_waits(screen, one) for one in data["carried"] if one["reason"]]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _why_it_waits(screen: Screen, carried: Data) -> str:
+    since = f" (since {ago(carried['since'], screen.now)})" if carried["since"] else ""
+    return f"It waits: {one_line(carried['reason'])}{since}."
 
 
 def sent(screen: Screen, data: Data, due: datetime | None = None) -> str:

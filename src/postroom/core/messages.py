@@ -26,7 +26,8 @@ from ..model import task as model_task
 from ..model.codec import convert, to_plain
 from ..model.delivery import UNSENT, State, open_delivery
 from ..model.message import Message, Priority, is_any, is_broadcast
-from ..model.names import AT, BROADCAST, check_agent, check_id, check_scope, fold, meant
+from ..model.names import AT, BROADCAST, check_agent, check_id, check_scope, fold, meant, system_of
+from ..model.peer import Carried
 from ..model.query import LetterQuery, Query
 from ..model.record import MEMBER, SPENT, spent_key
 from ..model.thread import conversation_of, general_scope
@@ -72,6 +73,7 @@ class Receipt(Struct, frozen=True, gc=False, kw_only=True):
     repeated: bool = False  # the same letter had been sent before, with the same key
     unknown: tuple[str, ...] = ()  # recipients that were never seen in this room: new mailboxes, or typing errors
     routed: tuple[str, ...] = ()  # agents that were chosen for `any:` addresses
+    carried: tuple[Carried, ...] = ()  # for each other system it goes to: whether anything carries it now
 
     @property
     def id(self) -> str:
@@ -529,7 +531,14 @@ def _receipt(core: Core, post: Post, posted: Posted) -> Receipt:
     message = post.message
     if not posted.repeated:
         routed = addressing.routed_by(post, posted.written) if posted.written is not None else ()
-        return Receipt(message=message, unknown=posted.unknown, routed=routed)
+        deliveries = (posted.written or post).deliveries
+        systems = dict.fromkeys(system_of(one.mailbox) for one in deliveries if AT in one.mailbox)
+        carried: tuple[Carried, ...] = ()
+        if systems:
+            from . import links  # noqa: PLC0415 - a letter that stays here needs no links
+
+            carried = links.carried(core, systems)
+        return Receipt(message=message, unknown=posted.unknown, routed=routed, carried=carried)
     first = core.store.get((posted.message_id,)).get(posted.message_id)
     kept = replace(message, id=posted.message_id) if first is None else first.message
     return Receipt(message=kept, repeated=True)

@@ -42,8 +42,8 @@ from ..policy import retry, trust
 from ..policy.retry import is_too_old, latest_try
 from ..store.protocol import Move
 from . import deliveries as core_deliveries
+from . import links, task_index
 from . import peers as core_peers
-from . import task_index
 from .authorize import authorize
 from .compose import check_address
 from .core import find_record, put_record
@@ -456,7 +456,10 @@ def why_it_waits(core: Core, delivery: Delivery) -> str | None:
         return f"waits: {trust.no_route(peers, system).message}"
     if system == ANYWHERE and not delivery.history:
         return "waits: nobody who was asked has it, or nobody was"
-    return f"waits: {delivery.history[-1].reason}" if delivery.history else None
+    if delivery.history:
+        return f"waits: {delivery.history[-1].reason}"
+    (now,) = links.carried(core, [system])
+    return f"waits: {now.reason}" if now.reason else None
 
 
 def check_routes(core: Core, peers: Mapping[str, Peer], message: Message, mailboxes: Iterable[str]) -> None:

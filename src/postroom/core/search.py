@@ -6,11 +6,16 @@ BM25 within the newest `search_window` matches.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from ..model.delivery import State, forwarded_to
+from ..model.message import Message
 from ..model.names import HUMAN, check_id, fold
+from ..model.query import Query
 from ..model.search import Marks, SearchQuery, read_query, search_text, words
 from .authorize import authorize
 from .deliveries import apply_timers
@@ -22,7 +27,6 @@ from .verb import MailboxVerb, verb
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..model.message import Message
     from ..model.search import Term
     from .authorize import Principal
     from .core import Core
@@ -58,19 +62,43 @@ class Search(MailboxVerb, kw_only=True):
         return Messages(by_relevance(found, wanted)[:most] if self.ranked else found)
 
 
-@verb("sent", Messages, action="search", slow=True, writes=False)
+class Forwarded(Struct):
+    """A delivery of a letter that went on to another system or room."""
+
+    id: str
+    mailbox: str
+    where: str
+    since: datetime | None
+
+
+class SentLetters(Struct):
+    """Letters that an agent sent, and which of their deliveries went on to other systems."""
+
+    letters: list[Message]
+    forwarded: list[Forwarded]
+
+
+@verb("sent", SentLetters, action="search", slow=True, writes=False)
 class Sent(MailboxVerb, kw_only=True):
     """Return letters sent from here, under any of its names, the newest first."""
 
     limit: Annotated[int, "how many at most"] = 20
 
-    def run(self, core: Core, _principal: Principal) -> Messages:
+    def run(self, core: Core, _principal: Principal) -> SentLetters:
         most = check_count(self.limit, "limit", most=MOST)
         query = SearchQuery(wanted=Marks(senders=(fold(self.agent_id),)))
         letters = core.store.search(_with_former_names(core, query, self.agent_id), self.agent_id, most)
         if not letters:
             check_spelling(core, self.agent_id)
-        return Messages([letter.message for letter in letters])
+            return SentLetters([], [])
+        ids = tuple(letter.message.id for letter in letters)
+        done = core.store.find(Query(message_ids=ids, states=(State.DONE,), order="age", limit=MOST))
+        forwarded = [
+            Forwarded(one.message.id, one.delivery.mailbox, where, one.delivery.acked_at)
+            for one in done
+            if (where := forwarded_to(one.delivery)) is not None
+        ]
+        return SentLetters([letter.message for letter in letters], forwarded)
 
 
 def ids_with_prefix(core: Core, caller: Principal, mailbox: str | None, beginning: str, limit: int) -> list[str]:

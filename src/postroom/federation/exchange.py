@@ -15,6 +15,7 @@ from functools import cached_property, partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from ..core import links as core_links
 from ..core import outbox
 from ..core import peers as core_peers
 from ..core.authorize import OWNER
@@ -49,6 +50,7 @@ PACE, SLOWEST, QUIET = 0.001, 0.02, 0.1  # seconds: the pause grows by PACE with
 BUSY = 0.02  # seconds between two polls while all couriers are busy
 OFTEN = 20  # empty polls without a pause: our own commits cause notifications, too
 A_MOMENT = 0.005  # seconds by which clocks may differ
+A_LITTLE = 0.5  # seconds for a last record
 SELDOM = 0.5  # seconds between two looks for mail to unknown names
 MOST = 10_000  # remote mailboxes with mail that are read at once
 SLICE = 1000  # changes that are read at once
@@ -92,6 +94,9 @@ class Exchange:
         self._empty_polls = 0  # polls in a row that found nothing
         self._lookup = AgentLookup(executor, lambda: self.links, self._wake_courier)
         self._retry_log = RetryLog("mail for other systems")
+        self._began = self.core.now().wall
+        self._recorded: dict[str, str | None] = {}  # by system, why its link is down, as the room was told
+        self._recorded_at = 0.0  # when, by the loop's clock
 
     @cached_property
     def local(self) -> LocalSystem:
@@ -179,6 +184,7 @@ class Exchange:
             if self._is_listening:
                 loop.remove_reader(watch.fileno())
             watch.close()
+            await self._record_end()
             await self._stop(list(self._links))
 
     async def _wait(self, seconds: float) -> None:
@@ -217,6 +223,7 @@ class Exchange:
     async def _poll(self) -> None:
         peers, waiting, has_cards = await self._executor.submit(self._read_room, is_read_only=True)
         self._sync_links(peers)
+        await self._record_links()
         if not self._links:
             return
         await self._look_up_strangers()
@@ -231,6 +238,21 @@ class Exchange:
         if has_cards or has_news or is_time:
             self._announced_at = loop.time() if is_time else self._announced_at
             await self._announce(again=is_time)
+
+    async def _record_links(self) -> None:
+        """Record in the room which links are up, when that has changed, and now and then that it is served."""
+        now = {link.system: None if link.connection else link.why_down for link in self.links}
+        time = asyncio.get_running_loop().time()
+        if now != self._recorded or (now and time - self._recorded_at >= core_links.BEAT):
+            await self._executor.submit(partial(core_links.record_links, self.core, now, self._began))
+            self._recorded, self._recorded_at = now, time
+
+    async def _record_end(self) -> None:
+        """Record that nobody serves the room any more, if that can be written at once."""
+        if self._recorded:
+            with suppress(PostroomError, TimeoutError):
+                async with asyncio.timeout(A_LITTLE):
+                    await self._executor.submit(partial(core_links.record_end, self.core, self._began))
 
     def _read_room(self) -> tuple[dict[str, Peer], list[str], bool]:
         peers = core_peers.all_peers(self.core)

@@ -186,6 +186,15 @@ class Link:
         return self._problem
 
     @property
+    def why_down(self) -> str:
+        """Why there is no connection, if there is none, in any case in some words."""
+        if self._problem:
+            return self._problem
+        if self.peer.is_dialled or self.peer.place:
+            return "no answer"
+        return "the line was cut, and it has not called again" if self.was_up else "it has not called us"
+
+    @property
     def connection(self) -> PeerConnection | None:
         """The connection to send on: the one that was opened last."""
         return self._connections[-1] if self._connections else None
@@ -270,6 +279,7 @@ class Link:
         """Record why there is no connection, and log it once."""
         if why != self._problem:
             log.warning("there is no link to the system %s: %s", self.system, why)
+            self._changed()
         self._problem = why
         self.tries += 1
         self._notify_change()
@@ -298,7 +308,7 @@ async def ping(link: Link, here: str) -> dict[str, Any]:
         await _wait_for_dial(link)
     connection = link.connection
     if connection is None:
-        return _down(link, here, link.problem or _why_absent(link))
+        return _down(link, here, link.why_down)
     began = perf_counter()
     try:
         async with asyncio.timeout(PATIENCE):
@@ -331,12 +341,6 @@ async def _wait_for_dial(link: Link) -> None:
 
 def _summary(link: Link) -> dict[str, Any]:
     return {"system": link.system, "state": str(link.state), "url": link.peer.url}
-
-
-def _why_absent(link: Link) -> str:
-    if link.peer.is_dialled or link.peer.place:
-        return "no answer"
-    return "the line was cut, and it has not called again" if link.was_up else "it has not called us"
 
 
 def _down(link: Link, here: str, problem: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from ..model.codec import to_plain
+from ..model.delivery import forwarded_to
 from ..model.message import Message, Template
 from ..model.query import Found, Tally
 
@@ -86,7 +87,14 @@ def plain_delivery(delivery: Delivery) -> dict[str, Any]:
     plain: dict[str, Any] = to_plain(asdict(delivery))
     # The token proves who holds the letter (G5): a reader of the listing could settle it.
     del plain["lease"], plain["priority"], plain["message_id"]
-    return plain | {"holder": delivery.lease.holder if delivery.lease else None}
+    holder = delivery.lease.holder if delivery.lease else None
+    return plain | {"holder": holder, "forwarded": plain_forwarded(delivery)}
+
+
+def plain_forwarded(at: Delivery | Stop) -> dict[str, Any] | None:
+    """Return where a letter went on to, and since when; None if it ends here."""
+    where = forwarded_to(at)
+    return None if where is None else {"where": where, "since": to_plain(at.acked_at)}
 
 
 def plain_settled(settled: Settled) -> dict[str, Any]:
@@ -117,6 +125,7 @@ def plain_receipt(receipt: Receipt) -> dict[str, Any]:
         "repeated": receipt.repeated,
         "unknown": list(receipt.unknown),
         "routed": list(receipt.routed),
+        "carried": [to_plain(asdict(one)) for one in receipt.carried],
         "letter": plain_message(receipt.message),
     }
 
@@ -206,6 +215,7 @@ def plain_trace(trace: Trace) -> dict[str, Any]:
 def _plain_stop(stop: Stop) -> dict[str, Any]:
     plain: dict[str, Any] = to_plain(asdict(stop))
     lists = ("history", "rings", "sights")
+    plain["forwarded"] = plain_forwarded(stop)
     return plain | {name: [to_plain(asdict(one)) for one in getattr(stop, name)] for name in lists}
 
 
@@ -248,7 +258,7 @@ def encoders() -> dict[type, Callable[[Any], Any]]:
 
 # Fields of the JSON of results that have other names than the fields of the type.
 _RESULT_NAMES = {
-    "Receipt": ("id", "thread", "repeated", "unknown", "routed", "letter"),
+    "Receipt": ("id", "thread", "repeated", "unknown", "routed", "carried", "letter"),
     "Tally": (*Tally.__struct_fields__, "total_unread", "backlog"),
     "Diagnosis": ("healthy", "worst", "findings"),
     "Trace": ("letter", "number", "stops", "replies", "relays", "bounces"),

@@ -49,6 +49,11 @@ def _hints(of: type[Struct]) -> dict[str, Any]:
     return {field: hints[field] for field in of.__struct_fields__}
 
 
+class _Forwarded(Struct):
+    where: str
+    since: str
+
+
 @cache
 def _message_shape() -> type[Struct]:
     return _shape("Message", Message, priority=_Priority, text=str, thread=str)
@@ -56,7 +61,8 @@ def _message_shape() -> type[Struct]:
 
 @cache
 def _letter_shape() -> type[Struct]:
-    delivery = _shape("Delivery", Delivery, ("lease", "priority", "message_id"), holder=str | None)
+    more = {"holder": str | None, "forwarded": _Forwarded | None}
+    delivery = _shape("Delivery", Delivery, ("lease", "priority", "message_id"), **more)
     return _shape("Letter", _message_shape(), delivery=delivery)
 
 

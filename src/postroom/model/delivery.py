@@ -20,6 +20,7 @@ from .names import AT
 
 if TYPE_CHECKING:
     from .message import Message
+    from .report import Stop
 
 
 class State(StrEnum):
@@ -139,7 +140,7 @@ class Delivery(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     @property
     def has_left(self) -> bool:
         """Whether it continues in another room. Then it was not acknowledged in this one."""
-        return self.state is State.DONE and (self.reason or "").startswith(MOVED_AWAY)
+        return forwarded_to(self) is not None
 
     @property
     def given_to(self) -> str:
@@ -147,6 +148,12 @@ class Delivery(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         reason = self.reason or ""
         is_given = self.state is State.QUEUED and reason.startswith(GIVEN)
         return reason.removeprefix(GIVEN).partition(":")[0] if is_given else ""
+
+
+def forwarded_to(at: Delivery | Stop) -> str | None:
+    """Return the system or room in which a letter continues; None if it ends here."""
+    reason = at.reason or ""
+    return reason.removeprefix(MOVED_AWAY) if at.state is State.DONE and reason.startswith(MOVED_AWAY) else None
 
 
 def open_delivery(

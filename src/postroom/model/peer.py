@@ -77,6 +77,15 @@ class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.by or self.system
 
 
+class Carried(Struct, frozen=True, kw_only=True):
+    """Whether mail for a system is carried there now and, if not, why it waits."""
+
+    system: str
+    state: Literal["up", "down", "unserved", "unknown"]
+    since: datetime | None = None  # None: not known
+    reason: str | None = None  # None: it is carried
+
+
 MOST_HOPS = 10  # systems that a letter may pass, unless its envelope says another number
 
 

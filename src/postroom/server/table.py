@@ -202,7 +202,7 @@ FIELDS = (
 )
 _FIELD_NAMES = tuple(param.name for param in FIELDS)
 
-RECEIPT = "id, thread, repeated, unknown, routed, letter"
+RECEIPT = "id, thread, repeated, unknown, routed, carried, letter"
 
 
 def box_of(room: Room, params: dict[str, Any], param: str = "agent_id") -> Mailbox:
