@@ -15,6 +15,7 @@ from statistics import median
 import postroom
 from postroom.core import tokens
 from postroom.core.authorize import OWNER
+from postroom.core.verb import perform
 
 from .daemon import TEXT, answered_per_second, check, rate_of, seconds_of, serving
 from .measure import Effort, Line, per_second
@@ -32,7 +33,7 @@ def ours(folder: Path) -> Iterator[tuple[Path, int, int, str]]:
     """A daemon with MAP: its socket, its port, its process, an operator's token."""
     folder.mkdir()
     with postroom.open(folder / "room.db") as room:
-        token, _ = tokens.create(room.core, OWNER, None)
+        token = perform(room.core, OWNER, tokens.CreateToken()).text
     path, port = folder / "ours.sock", free_port()
     words = [sys.executable, "-m", "postroom", "serve", "--room", str(folder / "room.db"), "--socket", str(path)]
     with serving([*words, "--set", "sender_rate=0", "--http", f"127.0.0.1:{port}"], path) as process:

@@ -14,6 +14,7 @@ from statistics import median
 
 import postroom
 from postroom.core import tokens
+from postroom.core.verb import perform
 
 from .daemon import serving
 from .measure import Effort, Line, per_second
@@ -68,7 +69,7 @@ async def calling(url: str, token: str = "") -> AsyncIterator[object]:
 def ours(folder: Path) -> Iterator[tuple[str, str]]:
     port, path, room = free_port(), folder / "s", folder / "room.db"
     with postroom.open(room) as opened:
-        token, _ = tokens.create(opened.core, opened.principal, "writer")
+        token = perform(opened.core, opened.principal, tokens.CreateToken(agent="writer")).text
     words = [sys.executable, "-m", "postroom", "serve", "--room", str(room), "--socket", str(path)]
     with serving([*words, "--set", "sender_rate=0", "--http", f"127.0.0.1:{port}"], path):
         wait_for(port)

@@ -16,6 +16,7 @@ from postroom.cli.command import command_of
 from postroom.cli.help import WIDEST, manual
 from postroom.cli.table import EVERYDAY, FORMER, GROUPS
 from postroom.core import peers, tokens, webhooks
+from postroom.core.verb import perform
 from tests.cli.shell import Shell
 from tests.cli.terminal import show
 from tests.conftest import LONG
@@ -216,7 +217,7 @@ def prepare_mail_management(shell: Shell, room: postroom.Room) -> None:
     url = "http://127.0.0.1:1024/"  # where nobody listens
     _, webhook = webhooks.add(room.core, room.principal, url, "human", allow_private=True)
     shell.environment["WEBHOOK_ID"] = webhook.id
-    _, token = tokens.create(room.core, room.principal, "coder")
+    token = perform(room.core, room.principal, tokens.CreateToken(agent="coder")).token
     shell.environment["TOKEN_ID"] = token.id
 
 

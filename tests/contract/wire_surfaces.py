@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import postroom
 from postroom import PostroomError
 from postroom.core import tokens
+from postroom.core.verb import perform
 from tests.contract.surfaces import TALLY, PlainAnswers, RecipientAlerts, without
 from tests.daemons import PATIENCE, Daemon
 
@@ -165,7 +166,7 @@ class Http(OverWire):
     def __init__(self, folder: Path) -> None:
         self._daemon = Daemon(folder, "--http", "127.0.0.1:0")
         with postroom.open(self._daemon.room) as room:
-            self._token, _ = tokens.create(room.core, room.principal, None)
+            self._token = perform(room.core, room.principal, tokens.CreateToken()).text
         self._address = urlsplit(self._daemon.where["http"])
         self._line = HTTPConnection(self._address.netloc, timeout=PATIENCE)
 

@@ -14,7 +14,7 @@ from postroom.core import authorize, conversations, peers, tokens, webhooks
 from postroom.core.authorize import NEEDS, OWNER, RULES, Principal, agent_principal
 from postroom.core.authorize import authorize as authorize_authorize
 from postroom.core.tasks import admit, move
-from postroom.core.verb import declared_by
+from postroom.core.verb import declared_by, perform
 from postroom.model.peer import Peer
 from tests.rooms import RoomFactory
 
@@ -104,10 +104,10 @@ AS_ONESELF: dict[str, list[Callable[[Room], object]]] = {
 IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
     "agents": [lambda room: room.agents(), lambda room: room.agent("ann")],
     "tokens": [
-        lambda room: tokens.list_tokens(room.core, room.principal),
-        lambda room: tokens.create(room.core, room.principal, "bob"),
-        lambda room: tokens.revoke(room.core, room.principal, "0"),
-        lambda room: tokens.unseal(room.core, room.principal, "bob"),
+        lambda room: perform(room.core, room.principal, tokens.ListTokens()),
+        lambda room: perform(room.core, room.principal, tokens.CreateToken(agent="bob")),
+        lambda room: perform(room.core, room.principal, tokens.RevokeToken(id="0")),
+        lambda room: perform(room.core, room.principal, tokens.Unseal(agent="bob")),
     ],
     "webhooks": [
         lambda room: webhooks.list_webhooks(room.core, room.principal),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.core import agents, portable, stats, transfer
+from postroom.core import agents, portable, stats, tokens, transfer
 from postroom.core.verb import LOCAL, Verb, from_params, parameters
 from postroom.errors import Invalid
 from postroom.mcp.tools import ROWS
@@ -20,6 +20,8 @@ LOCAL_VERBS: list[type[Verb]] = [
     portable.Export,
     portable.Import,
     stats.GetFlow,
+    tokens.CreateToken,
+    tokens.Unseal,
     transfer.Copy,
 ]
 

@@ -11,6 +11,7 @@ import postroom
 from postroom import Invalid, Room
 from postroom.core import tokens
 from postroom.core.authorize import Principal, agent_principal
+from postroom.core.verb import perform
 from postroom.store.files.layouts.base import layout_named
 
 FOLDERS = ("nanobot", "chipset", "swarm")
@@ -18,7 +19,7 @@ FOLDERS = ("nanobot", "chipset", "swarm")
 
 def shown(room: Room, agent: str | None) -> Principal:
     """Return the principal of a new token of this agent, or of the operator if none is named."""
-    text, _ = tokens.create(room.core, room.principal, agent)
+    text = perform(room.core, room.principal, tokens.CreateToken(agent=agent)).text
     return tokens.authenticate(room.core, text)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 from postroom.core import tokens
+from postroom.core.verb import perform
 from postroom.server.tls import fingerprint_of_pem
 from tests.daemons import PATIENCE, until
 from tests.federation.systems import System, join, systems
@@ -50,7 +51,7 @@ def test_the_commands_tell_how_links_are(tmp_path: Path) -> None:
 
 
 def metrics(system: System) -> str:
-    token, _ = tokens.create(system.room.core, system.room.principal, None, None, "")
+    token = perform(system.room.core, system.room.principal, tokens.CreateToken()).text
     request = Request(f"http://127.0.0.1:{system.port}/metrics", headers={"Authorization": f"Bearer {token}"})
     with urlopen(request, timeout=PATIENCE) as reply:  # noqa: S310 - our own
         text: str = reply.read().decode()

@@ -15,6 +15,7 @@ import postroom
 from postroom import Room
 from postroom.core import peers, tokens
 from postroom.core.authorize import OWNER
+from postroom.core.verb import perform
 from postroom.federation.incoming import PeerHandler
 from postroom.federation.link import Link
 from postroom.formats.federation import read_refusal
@@ -152,7 +153,7 @@ def test_who_is_removed_or_rotated_after_its_proof_is_not_welcome(receiving: Rec
 def test_agents_and_operators_speak_for_no_system(receiving: ReceivingSystem) -> None:
     room = receiving.system.room
     for agent in ("ann", None):
-        token, _ = tokens.create(room.core, room.principal, agent, None, "")
+        token = perform(room.core, room.principal, tokens.CreateToken(agent=agent)).text
         with visitor(receiving.system.port) as person:
             person.join(token, "agent", name="ann")
             proof = {"method": "bearer", "credentials": receiving.tokens["near"]}

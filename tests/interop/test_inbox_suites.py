@@ -18,6 +18,7 @@ import postroom
 from postroom.cli.install import script
 from postroom.core import tokens
 from postroom.core.authorize import OWNER
+from postroom.core.verb import perform
 from tests.interop.packages import NAME, require, surroundings
 
 pytestmark = pytest.mark.interop
@@ -40,7 +41,7 @@ def test_its_own_suites_pass_against_our_process(tmp_path: Path) -> None:
     shim.write_text(script(), encoding="utf-8")
     shim.chmod(0o755)
     with postroom.open(tmp_path / "room.db") as room:
-        token, _ = tokens.create(room.core, OWNER, None)
+        token = perform(room.core, OWNER, tokens.CreateToken()).text
     ours = {
         "INBOX_PROGRAM": json.dumps([str(shim)]),
         "INBOX_ROOM": str(tmp_path / "room.db"),

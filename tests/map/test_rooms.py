@@ -11,6 +11,7 @@ import pytest
 import postroom
 from postroom.core import tokens
 from postroom.core.authorize import OWNER
+from postroom.core.verb import perform
 from postroom.formats.map import role_of
 from postroom.map.routing import send
 from postroom.model.agent import Warmth
@@ -30,7 +31,7 @@ class Rooms:
         (folder / "guest").mkdir()
         self.host = self.serve_host("127.0.0.1:0")
         with postroom.open(self.host.room) as room:
-            self.token = tokens.create(room.core, OWNER, None)[0]
+            self.token = perform(room.core, OWNER, tokens.CreateToken()).text
         self.place = self.host.where["http"].removeprefix("http://")
         self.guest = Daemon(
             folder / "guest", "--http", "off", "--map-server", f"ws://{self.place}/map",
@@ -187,7 +188,7 @@ def test_whose_name_is_taken_there_goes_on_writing_by_the_link(rooms: Rooms, is_
         first = bob.wait(timeout=PATIENCE)
         assert first is not None and "gil" == first.sender
         first.ack()
-        token = tokens.create(host.core, OWNER, "gil")[0]
+        token = perform(host.core, OWNER, tokens.CreateToken(agent="gil")).text
         with agent(int(rooms.place.rpartition(":")[2]), token, "gil"):
             if is_seen_first:
                 gil.send("hive/nobody", "so the link looks around soon")
@@ -211,7 +212,7 @@ def test_rooms_that_are_linked_to_each_other_keep_their_own_agents(tmp_path: Pat
     for name in ("aa", "bb"):
         (tmp_path / name).mkdir()
         with postroom.open(tmp_path / name / "room.db") as room:
-            keys.append(tokens.create(room.core, OWNER, None)[0])
+            keys.append(perform(room.core, OWNER, tokens.CreateToken()).text)
             room.mailbox(f"{name}-own").register()
             room.mailbox("same").register()
 

@@ -17,6 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp import Client
 from postroom.core import tokens
 from postroom.core.authorize import Principal, agent_principal
+from postroom.core.verb import perform
 from postroom.mcp import http as mcp_http
 from postroom.mcp.http import ROOM, asgi
 from postroom.server.broker import Broker
@@ -102,13 +103,14 @@ def test_a_token_that_is_revoked_is_worth_nothing_at_once(monkeypatch: pytest.Mo
     async def story() -> None:
         async with harness() as opened, serving(opened) as url:
             core, owner = opened.room.core, opened.room.principal
-            text, token = tokens.create(core, owner, "bob", ["read"], "")
+            made = perform(core, owner, tokens.CreateToken(agent="bob", scopes=["read"], note=""))
+            text, token = made.text, made.token
             monkeypatch.setitem(KNOWN, "bob", tokens.authenticate(core, text))
             async with calling(url, "bob") as bob:
                 opened.room.mailbox("ann").send("bob", "hello")
                 assert 1 == (await ask(bob, "check_inbox"))["count"]
                 assert "NotAllowed" == (await refused(bob, "send_message", to="ann", body="x"))["name"]
-                tokens.revoke(core, owner, token.id)
+                perform(core, owner, tokens.RevokeToken(id=token.id))
                 assert "NotAllowed" == (await refused(bob, "check_inbox"))["name"]
 
     run(story())

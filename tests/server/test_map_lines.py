@@ -12,6 +12,7 @@ import postroom
 from postroom import Room
 from postroom.core import tokens
 from postroom.core.authorize import OWNER
+from postroom.core.verb import perform
 from postroom.map.connection import MOST_JUNK
 from tests.daemons import Daemon, Line, until
 
@@ -82,7 +83,7 @@ def test_lines_of_other_dialects_stay_what_they_were(shared: Daemon) -> None:
 
 def test_who_has_a_token_speaks_by_it_alone(daemon: Daemon) -> None:
     with postroom.open(daemon.room) as room:
-        token = tokens.create(room.core, OWNER, "coder")[0]
+        token = perform(room.core, OWNER, tokens.CreateToken(agent="coder")).text
     with daemon.line() as thief:
         assert 1003 == connect(thief, "coder")["error"]["code"]
     with daemon.line() as bad:

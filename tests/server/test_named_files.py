@@ -23,7 +23,7 @@ import postroom
 from postroom import PostroomError, Room
 from postroom.core import compose, tokens
 from postroom.core.authorize import OWNER, SOCKET
-from postroom.core.verb import Verb, parameters
+from postroom.core.verb import Verb, parameters, perform
 from postroom.map.table import MAP
 from postroom.mcp.tools import Caller as ToolCaller
 from postroom.mcp.tools import check_args
@@ -162,7 +162,7 @@ class Served:
         self.daemon = Daemon(folder, "--http", "127.0.0.1:0", cwd=folder, **more)
         with postroom.open(self.daemon.room, durability="process") as room:
             self.filled = Filled(room)
-            self.token, _ = tokens.create(room.core, room.principal, None)
+            self.token = perform(room.core, room.principal, tokens.CreateToken()).text
         self.port = int(self.daemon.where["http"].rpartition(":")[2])
 
     def everything(self, ask: Ask, methods: dict[str, type[Verb]]) -> list[str]:

@@ -10,6 +10,7 @@ import postroom
 from postroom import Invalid, LookAlike
 from postroom.core import tokens
 from postroom.core.authorize import OWNER
+from postroom.core.verb import perform
 from postroom.errors import NotAllowed
 from postroom.formats.errors import mail_problem, rpc_error
 from tests.daemons import Daemon, Line
@@ -17,7 +18,7 @@ from tests.daemons import Daemon, Line
 
 def sealed(daemon: Daemon, agent: str | None) -> str:
     with postroom.open(daemon.room) as room:
-        return tokens.create(room.core, OWNER, agent)[0]
+        return perform(room.core, OWNER, tokens.CreateToken(agent=agent)).text
 
 
 def rpc(line: Line, method: str, **params: Any) -> dict[str, Any]:
@@ -140,7 +141,7 @@ def test_no_token_is_made_for_a_name_that_reads_like_another_or_is_reserved(daem
 def test_a_seal_is_broken_however_the_name_is_spelt(daemon: Daemon) -> None:
     sealed(daemon, "coder")
     with postroom.open(daemon.room) as room:
-        tokens.unseal(room.core, OWNER, "Coder")
+        perform(room.core, OWNER, tokens.Unseal(agent="Coder"))
         assert [] == tokens.sealed(room.core)
     assert daemon.ask(action="check_inbox", agentId="coder")["ok"]
 

@@ -9,17 +9,16 @@ from functools import partial
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import asdict
-
 from .. import __version__
 from ..app import app
 from ..app.app import MCP, SERVE, has_mcp, run, serve
 from ..app.options import inbox_store, options
 from ..core import tokens
+from ..core.verb import perform
 from ..environment import AUTH_TOKEN, first_variable, variable
+from ..formats.plain import plain
 from ..hosts.sessions import session_around_us
 from ..mcp.sdk import need_sdk
-from ..model.codec import to_plain
 from ..model.names import check_agent, check_scope
 from ..room import chosen_settings
 from ..server.client import SocketClient
@@ -33,7 +32,6 @@ from .output import facts, hint, one_line, sayable, table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..core.tokens import Token
     from .answer import Screen
     from .context import Context
 
@@ -213,9 +211,9 @@ def _paste(data: Mapping[str, Any]) -> str:
 )
 def run_token_create(context: Context) -> Answer:
     agent, scopes, words = context.get("agent"), context.get("scope"), context.get("note", "")
-    core, caller = context.room.core, context.room.principal
-    text, token = tokens.create(core, caller, agent, scopes, words)
-    return Answer(context.name, {"token": text, "about": _plain(token)}, _created)
+    request = tokens.CreateToken(agent=agent, scopes=scopes, note=words)
+    made = perform(context.room.core, context.room.principal, request)
+    return Answer(context.name, {"token": made.text, "about": plain(made.token)}, _created)
 
 
 @command(
@@ -226,8 +224,8 @@ def run_token_create(context: Context) -> Answer:
     looks=True,
 )
 def run_token_list(context: Context) -> Answer:
-    found = tokens.list_tokens(context.room.core, context.room.principal)
-    return Answer(context.name, {"tokens": [_plain(token) for token in found]}, _list)
+    found = perform(context.room.core, context.room.principal, tokens.ListTokens())
+    return Answer(context.name, plain(found), _list)
 
 
 @command(
@@ -239,8 +237,8 @@ def run_token_list(context: Context) -> Answer:
     looks=True,
 )
 def run_token_revoke(context: Context) -> Answer:
-    gone = tokens.revoke(context.room.core, context.room.principal, context.get("id"))
-    return Answer(context.name, {"about": _plain(gone)}, _revoked)
+    gone = perform(context.room.core, context.room.principal, tokens.RevokeToken(id=context.get("id")))
+    return Answer(context.name, {"about": plain(gone.token)}, _revoked)
 
 
 @command(
@@ -252,15 +250,8 @@ def run_token_revoke(context: Context) -> Answer:
     looks=True,
 )
 def run_token_unseal(context: Context) -> Answer:
-    core = context.room.core
-    agent = tokens.unseal(core, context.room.principal, context.get("agent"))
-    return Answer(context.name, {"agent": agent, "sealed": tokens.sealed(core)}, _unsealed)
-
-
-def _plain(token: Token) -> dict[str, Any]:
-    plain: dict[str, Any] = to_plain(asdict(token))
-    del plain["hash"]
-    return plain
+    done = perform(context.room.core, context.room.principal, tokens.Unseal(agent=context.get("agent")))
+    return Answer(context.name, plain(done), _unsealed)
 
 
 def _created(_screen: Screen, data: Mapping[str, Any]) -> str:

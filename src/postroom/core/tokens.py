@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,9 +23,10 @@ from ..model.record import CARD, EVERYONE, SEALED, TOKEN
 from ..model.values import check_line
 from ..store.protocol import Introduce
 from . import names as core_names
-from .authorize import SCOPES, Principal, authorize
+from .authorize import SCOPES, Principal
 from .core import find_record, put_record
 from .validation import as_list
+from .verb import Verb, verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,69 +58,109 @@ class Token(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.revoked_at is None
 
 
-def create(
-    core: Core, caller: Principal, agent: str | None, scopes: Sequence[str] | None = None, note: str = ""
-) -> tuple[str, Token]:
-    """Create a token; return its text, which cannot be shown again, and what is stored of it."""
-    authorize(caller, "tokens")
-    chosen = _check_scopes(agent, scopes)
-    name = None if agent is None else _current_agent(core, agent)
-    # The id is no secret: it finds the record. The 256 random bits behind it are the secret, and only their hash
-    # is kept.
-    id = os.urandom(6).hex()
-    text = f"{PREFIX}_{id}_{os.urandom(32).hex()}"
-    token = Token(
-        id=id,
-        hash=token_hash(text),
-        agent=name,
-        scopes=chosen,
-        note=check_line(note, "note", 200),
-        created_at=core.now().wall,
-    )
+class NewToken(Struct):
+    """A token that was just created, with its text, which cannot be shown again."""
 
-    def plan() -> Sequence[Write]:
-        # Token and seal in one commit: there is no moment in which the agent has a token and is not protected.
-        writes: list[Write] = [put_record(TOKEN, id, to_plain(token), None)]
-        if name is not None:  # Introduce: from now on no other agent can have a name that looks like it
-            writes += [Introduce(name, known=True), *_seal_writes(core, {*sealed(core), name})]
-        return writes
-
-    core.store.commit(plan)
-    return text, token
+    text: str
+    token: Token
 
 
-def list_tokens(core: Core, caller: Principal) -> list[Token]:
-    """Return all tokens, including revoked ones, the oldest first."""
-    authorize(caller, "tokens")
-    found = [convert(record.value, Token) for record in core.store.records(TOKEN)]
-    return sorted(found, key=lambda token: token.created_at)
+@verb("create_token", NewToken, action="tokens", local=True)
+class CreateToken(Verb, kw_only=True):
+    """Create a token for an agent, or for an operator."""
+
+    agent: Annotated[str | None, "the agent that uses it; without it, it is an operator's token"] = None
+    scopes: Annotated[list[str] | None, "what it is good for: read, send, work, manage; all by default"] = None
+    note: Annotated[str, "a note for people"] = ""
+
+    def run(self, core: Core, _principal: Principal) -> NewToken:
+        chosen = _check_scopes(self.agent, self.scopes)
+        name = None if self.agent is None else _current_agent(core, self.agent)
+        # The id is no secret: it finds the record. The 256 random bits behind it are the secret, and only their
+        # hash is kept.
+        id = os.urandom(6).hex()
+        text = f"{PREFIX}_{id}_{os.urandom(32).hex()}"
+        token = Token(
+            id=id,
+            hash=token_hash(text),
+            agent=name,
+            scopes=chosen,
+            note=check_line(self.note, "note", 200),
+            created_at=core.now().wall,
+        )
+
+        def plan() -> Sequence[Write]:
+            # Token and seal in one commit: there is no moment in which the agent has a token and is not protected.
+            writes: list[Write] = [put_record(TOKEN, id, to_plain(token), None)]
+            if name is not None:  # Introduce: from now on no other agent can have a name that looks like it
+                writes += [Introduce(name, known=True), *_seal_writes(core, {*sealed(core), name})]
+            return writes
+
+        core.store.commit(plan)
+        return NewToken(text, token)
 
 
-def revoke(core: Core, caller: Principal, id: str) -> Token:
-    """Make a token invalid. Its agent stays sealed."""
-    authorize(caller, "tokens")
-    revoked: list[Token] = []
+class Tokens(Struct):
+    """Tokens, the oldest first."""
 
-    def plan() -> Sequence[Write]:
-        held = _find(core, id)
-        if held is None:
-            raise Missing(f"there is no token {id!a}", field="id", hint="postroom tokens shows all")
-        token = convert(held.value, Token)
-        if not token.revoked_at:
-            token = replace(token, revoked_at=core.now().wall)
-        revoked[:] = [token]
-        return [put_record(TOKEN, id, to_plain(token), held)]
-
-    core.store.commit(plan)
-    return revoked[0]
+    tokens: list[Token]
 
 
-def unseal(core: Core, caller: Principal, agent: str) -> str:
-    """Let callers without a token act as this agent again; return its current name. Its tokens stay valid."""
-    authorize(caller, "tokens")
-    name = _current_agent(core, agent)
-    core.store.commit(lambda: _seal_writes(core, {one for one in sealed(core) if fold(one) != fold(name)}))
-    return name
+@verb("tokens", Tokens, action="tokens", writes=False)
+class ListTokens(Verb, kw_only=True):
+    """Return all tokens without their secrets, including revoked ones, the oldest first."""
+
+    def run(self, core: Core, _principal: Principal) -> Tokens:
+        found = [convert(record.value, Token) for record in core.store.records(TOKEN)]
+        return Tokens(sorted(found, key=lambda token: token.created_at))
+
+
+class OneToken(Struct):
+    """A token."""
+
+    token: Token
+
+
+@verb("revoke_token", OneToken, action="tokens")
+class RevokeToken(Verb, kw_only=True):
+    """Make a token invalid at once. Its agent stays sealed."""
+
+    id: Annotated[str, "the token's id"]
+
+    def run(self, core: Core, _principal: Principal) -> OneToken:
+        revoked: list[Token] = []
+
+        def plan() -> Sequence[Write]:
+            held = _find(core, self.id)
+            if held is None:
+                raise Missing(f"there is no token {self.id!a}", field="id", hint="postroom tokens shows all")
+            token = convert(held.value, Token)
+            if not token.revoked_at:
+                token = replace(token, revoked_at=core.now().wall)
+            revoked[:] = [token]
+            return [put_record(TOKEN, self.id, to_plain(token), held)]
+
+        core.store.commit(plan)
+        return OneToken(revoked[0])
+
+
+class Unsealed(Struct):
+    """The current name of an agent that is not sealed, and the agents that still are."""
+
+    agent: str
+    sealed: list[str]
+
+
+@verb("unseal", Unsealed, action="tokens", local=True)
+class Unseal(Verb, kw_only=True):
+    """Let callers without a token act as an agent again. Its tokens stay valid."""
+
+    agent: Annotated[str, "the agent that was given a token"]
+
+    def run(self, core: Core, _principal: Principal) -> Unsealed:
+        name = _current_agent(core, self.agent)
+        core.store.commit(lambda: _seal_writes(core, {one for one in sealed(core) if fold(one) != fold(name)}))
+        return Unsealed(name, sealed(core))
 
 
 def authenticate(core: Core, text: Any) -> Principal:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..core.messages import Receipt
     from ..core.tasks import FoundTask
     from ..core.waiting import Entry
+    from ..core.tokens import Token
     from ..core.work import Claimed, Revived, Settled
     from ..letter import Letter, Work
     from ..model.agent import Agent
@@ -159,6 +160,13 @@ def plain_template(template: Template) -> dict[str, Any]:
     return plain | {"priority": template.priority.name.lower(), "places": list(template.places)}
 
 
+def plain_token(token: Token) -> dict[str, Any]:
+    """Return a token without the hash of its secret."""
+    plain: dict[str, Any] = to_plain(asdict(token))
+    del plain["hash"]
+    return plain
+
+
 def plain_agent(agent: Agent) -> dict[str, Any]:
     card = to_plain(asdict(agent.card))
     if not agent.registered:
@@ -226,6 +234,7 @@ def encoders() -> dict[type, Callable[[Any], Any]]:
     from ..core.messages import Receipt  # noqa: PLC0415
     from ..core.tasks import FoundTask  # noqa: PLC0415
     from ..core.waiting import Entry  # noqa: PLC0415
+    from ..core.tokens import Token  # noqa: PLC0415
     from ..core.work import Claimed, Revived, Settled  # noqa: PLC0415
     from ..model.agent import Agent  # noqa: PLC0415
     from ..model.alert import Rung  # noqa: PLC0415
@@ -252,6 +261,7 @@ def encoders() -> dict[type, Callable[[Any], Any]]:
         Settled: plain_settled,
         Tally: plain_tally,
         Template: plain_template,
+        Token: plain_token,
         Trace: plain_trace,
     }
 

@@ -23,6 +23,7 @@ from ..core import (
     templates,
     threads,
     waiting,
+    tokens,
     work,
 )
 from ..errors import Invalid
@@ -184,6 +185,8 @@ ROOM_ROWS = (
     of_verb(doctor.ListQuarantined),
     of_verb(retention.Archive),
     of_verb(retention.Purge),
+    of_verb(tokens.ListTokens),
+    of_verb(tokens.RevokeToken),
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import postroom
 from postroom.core import tokens
 from postroom.core.authorize import OWNER
+from postroom.core.verb import perform
 from postroom.map.server import MapServer
 from postroom.room import Room
 from postroom.server.broker import Broker
@@ -70,7 +71,7 @@ class Daemon:
 
     def revoke(self, token: str) -> None:
         with postroom.open(self.room) as room:
-            tokens.revoke(room.core, OWNER, token.split("_")[1])
+            perform(room.core, OWNER, tokens.RevokeToken(id=token.split("_")[1]))
 
     def stop(self) -> tuple[float, int, str]:
         """How long it took, its exit code, its log."""
@@ -102,8 +103,7 @@ def daemon(folder: Path, *words: str, counted: bool = False) -> Iterator[Daemon]
 
 
 def make_token(room: Room, agent: str | None = None, *scopes: str) -> str:
-    text, _ = tokens.create(room.core, OWNER, agent, list(scopes) or None)
-    return text
+    return perform(room.core, OWNER, tokens.CreateToken(agent=agent, scopes=list(scopes) or None)).text
 
 
 class Said:
