@@ -215,7 +215,9 @@ def prepare_mail_management(shell: Shell, room: postroom.Room) -> None:
     peers.add(room.core, room.principal, "paris", {})
     (shell.home / "rome.token").write_text("prp_from-rome\n", encoding="utf-8")
     url = "http://127.0.0.1:1024/"  # where nobody listens
-    _, webhook = webhooks.add(room.core, room.principal, url, "human", allow_private=True)
+    webhook = perform(
+        room.core, room.principal, webhooks.AddWebhook(url=url, mailbox="human", allow_private=True)
+    ).webhook
     shell.environment["WEBHOOK_ID"] = webhook.id
     token = perform(room.core, room.principal, tokens.CreateToken(agent="coder")).token
     shell.environment["TOKEN_ID"] = token.id

@@ -110,13 +110,15 @@ IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
         lambda room: perform(room.core, room.principal, tokens.Unseal(agent="bob")),
     ],
     "webhooks": [
-        lambda room: webhooks.list_webhooks(room.core, room.principal),
-        lambda room: webhooks.webhook(room.core, room.principal, "x"),
-        lambda room: webhooks.add(room.core, room.principal, "https://hooks.example/", "ann"),
-        lambda room: webhooks.rotate(room.core, room.principal, "x"),
-        lambda room: webhooks.switch_off(room.core, room.principal, "x", "gone"),
-        lambda room: webhooks.switch_on(room.core, room.principal, "x"),
-        lambda room: webhooks.remove(room.core, room.principal, "x"),
+        lambda room: perform(room.core, room.principal, webhooks.ListWebhooks()),
+        lambda room: perform(room.core, room.principal, webhooks.GetWebhook(id="x")),
+        lambda room: perform(
+            room.core, room.principal, webhooks.AddWebhook(url="https://hooks.example/", mailbox="ann")
+        ),
+        lambda room: perform(room.core, room.principal, webhooks.RotateWebhook(id="x")),
+        lambda room: perform(room.core, room.principal, webhooks.SwitchOff(id="x", note="gone")),
+        lambda room: perform(room.core, room.principal, webhooks.SwitchOn(id="x")),
+        lambda room: perform(room.core, room.principal, webhooks.RemoveWebhook(id="x")),
     ],
     "peers": [
         lambda room: peers.list_peers(room.core, room.principal),

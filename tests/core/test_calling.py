@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from postroom import Room
 from postroom.core import webhooks
 from postroom.core.authorize import OWNER, agent_principal
+from postroom.core.verb import perform
 from postroom.core.webhooks import DueCall
 from postroom.errors import NotAllowed
 from postroom.model.alert import MOST_KEPT, Audit
@@ -36,7 +37,7 @@ def room(factory: RoomFactory) -> Room:
 
 
 def added(room: Room, least: Priority = Priority.NORMAL) -> Webhook:
-    return webhooks.add(room.core, OWNER, URL, "human", min_priority=least)[1]
+    return perform(room.core, OWNER, webhooks.AddWebhook(url=URL, mailbox="human", min_priority=least)).webhook
 
 
 def post(room: Room, subject: str, priority: Any = "normal") -> str:
@@ -56,7 +57,8 @@ def fail(room: Room, webhook: Webhook, call: DueCall, delay: float = 0, chance: 
 
 
 def answer(room: Room, webhook: Webhook, call: DueCall) -> None:
-    webhooks.answered(room.core, OWNER, webhook, call.id)
+    done = webhooks.CallAnswered(agent_id=webhook.mailbox, webhook=webhook, call=call.id)
+    perform(room.core, OWNER, done)
 
 
 def resume(room: Room, webhook: Webhook) -> None:
@@ -227,7 +229,7 @@ def test_one_that_was_removed_is_forgotten_and_not_called(room: Room) -> None:
     webhook = added(room)
     post(room, "first")
     calls(room, webhook)
-    webhooks.remove(room.core, OWNER, webhook.id)
+    perform(room.core, OWNER, webhooks.RemoveWebhook(id=webhook.id))
     post(room, "second")
     assert [] == calls(room, webhook)
     assert [] == [*room.core.store.records(CALLS), *room.core.store.records(ALERT_LOG)]
@@ -239,7 +241,11 @@ def test_no_other_agent_can_settle_a_webhook_call(room: Room) -> None:
     [call] = calls(room, webhook)
     for wrong in (
         lambda: webhooks.due(room.core, stranger, webhook),
-        lambda: webhooks.answered(room.core, stranger, webhook, call.id),
+        lambda: perform(
+            room.core,
+            stranger,
+            webhooks.CallAnswered(agent_id=webhook.mailbox, webhook=webhook, call=call.id),
+        ),
         lambda: webhooks.failed(room.core, stranger, webhook, call, "x", delay=0, chance=1),
         lambda: webhooks.resume(room.core, stranger, webhook),
     ):

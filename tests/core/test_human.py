@@ -9,6 +9,7 @@ import pytest
 from postroom import Invalid, NotAllowed, UnknownAgent
 from postroom.core import webhooks
 from postroom.core.authorize import OWNER
+from postroom.core.verb import perform
 from postroom.settings import load_settings
 from tests.rooms import RoomFactory, addresses, texts
 
@@ -50,7 +51,9 @@ def test_human_means_the_same_person_wherever_it_is_written(factory: RoomFactory
     dana.send("bob", "y")
     bob.broadcast("team", "z", exclude=["human"])
     assert texts(room.mailbox("eve").check()) == ["z"] and texts(dana.check()) == ["question"]
-    _, webhook = webhooks.add(room.core, OWNER, "https://hooks.example.com/", "human")
+    webhook = perform(
+        room.core, OWNER, webhooks.AddWebhook(url="https://hooks.example.com/", mailbox="human")
+    ).webhook
     assert webhook.mailbox == "dana"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.core import agents, portable, stats, tokens, transfer
+from postroom.core import agents, portable, stats, tokens, transfer, webhooks
 from postroom.core.verb import LOCAL, Verb, from_params, parameters
 from postroom.errors import Invalid
 from postroom.mcp.tools import ROWS
@@ -23,6 +23,13 @@ LOCAL_VERBS: list[type[Verb]] = [
     tokens.CreateToken,
     tokens.Unseal,
     transfer.Copy,
+    webhooks.AddWebhook,
+    webhooks.CallAnswered,
+    webhooks.GetWebhook,
+    webhooks.RemoveWebhook,
+    webhooks.RotateWebhook,
+    webhooks.SwitchOff,
+    webhooks.SwitchOn,
 ]
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from postroom import Room
 from postroom.core import transfer, webhooks
 from postroom.core.authorize import OWNER, agent_principal
-from postroom.core.verb import perform
+from postroom.core.verb import Verb, perform
 from postroom.errors import Invalid, Missing, NotAllowed
 from postroom.model.codec import to_plain
 from postroom.model.message import Priority
@@ -30,17 +30,18 @@ class Made(Struct):
 
 
 def made(room: Room, mailbox: str = "human", **message: object) -> Made:
-    secret, webhook = webhooks.add(room.core, OWNER, URL, mailbox, **message)  # type: ignore[arg-type]
-    return Made(secret, webhook.id)
+    request = webhooks.AddWebhook(url=URL, mailbox=mailbox, **message)  # type: ignore[arg-type]
+    webhook = perform(room.core, OWNER, request).webhook
+    return Made(webhook.secret, webhook.id)
 
 
 def test_without_a_webhook_there_is_none(room: Room) -> None:
-    assert [] == webhooks.list_webhooks(room.core, OWNER)
+    assert [] == perform(room.core, OWNER, webhooks.ListWebhooks()).webhooks
 
 
 def test_a_webhook_is_kept_with_all_its_fields(room: Room) -> None:
     one = made(room, "ceo", min_priority=Priority.HIGH, allow_private=True)
-    [kept] = webhooks.list_webhooks(room.core, OWNER)
+    [kept] = perform(room.core, OWNER, webhooks.ListWebhooks()).webhooks
     assert (one.id, URL, "human", Priority.HIGH, True) == (
         kept.id, kept.url, kept.mailbox, kept.min_priority, kept.allow_private)  # fmt: skip
     assert kept.is_on and f"webhook:{one.id}" == kept.way
@@ -53,14 +54,16 @@ def test_each_has_a_secret_of_its_own(room: Room) -> None:
 
 def test_what_is_shown_or_logged_holds_no_secret(room: Room) -> None:
     one = made(room)
-    changed, webhook = webhooks.rotate(room.core, OWNER, one.id)
+    webhook = perform(room.core, OWNER, webhooks.RotateWebhook(id=one.id)).webhook
+    changed = webhook.secret
     for result in (str(shown(webhook)), repr(webhook), str(webhook)):
         assert one.secret not in result and changed not in result
 
 
 def test_a_new_secret_signs_beside_the_old_one_for_a_day(room: Room, clock: FakeClock) -> None:
     one = made(room)
-    fresh, webhook = webhooks.rotate(room.core, OWNER, one.id)
+    webhook = perform(room.core, OWNER, webhooks.RotateWebhook(id=one.id)).webhook
+    fresh = webhook.secret
     assert [fresh, one.secret] == webhook.secrets(clock.wall)
     clock.advance(24 * 3600)
     assert [fresh] == webhook.secrets(clock.wall)
@@ -68,19 +71,19 @@ def test_a_new_secret_signs_beside_the_old_one_for_a_day(room: Room, clock: Fake
 
 def test_a_secret_that_leaked_ends_when_it_is_rotated_twice(room: Room, clock: FakeClock) -> None:
     one = made(room)
-    webhooks.rotate(room.core, OWNER, one.id)
-    _, webhook = webhooks.rotate(room.core, OWNER, one.id)
+    perform(room.core, OWNER, webhooks.RotateWebhook(id=one.id))
+    webhook = perform(room.core, OWNER, webhooks.RotateWebhook(id=one.id)).webhook
     assert one.secret not in webhook.secrets(clock.wall)
 
 
 def test_one_that_is_off_says_since_when_and_why_until_it_is_on_again(room: Room, clock: FakeClock) -> None:
     one, since = made(room), clock.wall
-    webhooks.switch_off(room.core, OWNER, one.id, "it answered 410 Gone")
+    perform(room.core, OWNER, webhooks.SwitchOff(id=one.id, note="it answered 410 Gone"))
     clock.advance(60)
-    webhooks.switch_off(room.core, OWNER, one.id, "again")
-    off = webhooks.webhook(room.core, OWNER, one.id)
+    perform(room.core, OWNER, webhooks.SwitchOff(id=one.id, note="again"))
+    off = perform(room.core, OWNER, webhooks.GetWebhook(id=one.id)).webhook
     assert (False, since, "it answered 410 Gone") == (off.is_on, off.off_at, off.note)
-    on = webhooks.switch_on(room.core, OWNER, one.id)
+    on = perform(room.core, OWNER, webhooks.SwitchOn(id=one.id)).webhook
     assert (True, "") == (on.is_on, on.note)
 
 
@@ -88,25 +91,26 @@ def test_who_is_called_otherwise_keeps_its_webhooks(room: Room) -> None:
     one = made(room, "coder")
     room.mailbox("coder").register()
     rename(room, "coder", "builder")
-    assert "builder" == webhooks.webhook(room.core, OWNER, one.id).mailbox
-    assert "builder" == webhooks.webhook(room.core, OWNER, made(room, "coder").id).mailbox
+    assert "builder" == perform(room.core, OWNER, webhooks.GetWebhook(id=one.id)).webhook.mailbox
+    assert "builder" == perform(room.core, OWNER, webhooks.GetWebhook(id=made(room, "coder").id)).webhook.mailbox
 
 
 def test_it_lasts(factory: RoomFactory) -> None:
     one = made(factory.room())
     factory.reopen()
     if factory.kind.lasts:
-        assert one.secret == webhooks.webhook(factory.room().core, OWNER, one.id).secret
+        assert one.secret == perform(factory.room().core, OWNER, webhooks.GetWebhook(id=one.id)).webhook.secret
 
 
 def test_what_is_removed_is_gone(room: Room) -> None:
     one = made(room)
-    webhooks.remove(room.core, OWNER, one.id)
-    assert [] == webhooks.list_webhooks(room.core, OWNER)
-    for call in (webhooks.webhook, webhooks.remove, webhooks.rotate, webhooks.switch_on):
+    perform(room.core, OWNER, webhooks.RemoveWebhook(id=one.id))
+    assert [] == perform(room.core, OWNER, webhooks.ListWebhooks()).webhooks
+    for call in (webhooks.GetWebhook, webhooks.RemoveWebhook, webhooks.RotateWebhook, webhooks.SwitchOn):
         for id in (one.id, "", "../x", "x" * 99):
+            request: Verb = call(id=id)
             with pytest.raises(Missing) as missing:
-                call(room.core, OWNER, id)
+                perform(room.core, OWNER, request)
             assert "id" == missing.value.field
 
 
@@ -119,8 +123,8 @@ def test_what_is_removed_is_gone(room: Room) -> None:
 ])  # fmt: skip
 def test_what_may_not_be_called_is_not_kept(room: Room, url: str, mailbox: str, field: str) -> None:
     with pytest.raises(Invalid) as refused:
-        webhooks.add(room.core, OWNER, url, mailbox)
-    assert field == refused.value.field and [] == webhooks.list_webhooks(room.core, OWNER)
+        perform(room.core, OWNER, webhooks.AddWebhook(url=url, mailbox=mailbox))
+    assert field == refused.value.field and [] == perform(room.core, OWNER, webhooks.ListWebhooks()).webhooks
 
 
 def test_there_is_an_end_to_them(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,13 +138,13 @@ def test_there_is_an_end_to_them(room: Room, monkeypatch: pytest.MonkeyPatch) ->
 def test_only_an_operator_says_who_is_called(room: Room) -> None:
     agent, core, one = agent_principal("human"), room.core, made(room)
     for call in (
-        lambda: webhooks.add(core, agent, URL, "human"),
-        lambda: webhooks.list_webhooks(core, agent),
-        lambda: webhooks.webhook(core, agent, one.id),
-        lambda: webhooks.rotate(core, agent, one.id),
-        lambda: webhooks.switch_on(core, agent, one.id),
-        lambda: webhooks.switch_off(core, agent, one.id, "x"),
-        lambda: webhooks.remove(core, agent, one.id),
+        lambda: perform(core, agent, webhooks.AddWebhook(url=URL, mailbox="human")),
+        lambda: perform(core, agent, webhooks.ListWebhooks()),
+        lambda: perform(core, agent, webhooks.GetWebhook(id=one.id)),
+        lambda: perform(core, agent, webhooks.RotateWebhook(id=one.id)),
+        lambda: perform(core, agent, webhooks.SwitchOn(id=one.id)),
+        lambda: perform(core, agent, webhooks.SwitchOff(id=one.id, note="x")),
+        lambda: perform(core, agent, webhooks.RemoveWebhook(id=one.id)),
     ):
         with pytest.raises(NotAllowed):
             call()
@@ -153,8 +157,10 @@ def test_no_secret_travels_and_none_comes_in(room: Room, clock: FakeClock) -> No
     assert not [word for word in (one.secret, one.id, "whsec_") if word.encode() in b"".join(lines)]
     elsewhere = Room(MemoryStore("copy"), Settings(), clock=clock)
     perform(elsewhere.core, OWNER, transfer.Copy(source=room.core))
-    assert 1 == elsewhere.stats().letters and [] == webhooks.list_webhooks(elsewhere.core, OWNER)
-    kept = to_plain(webhooks.webhook(room.core, OWNER, one.id))
+    assert (
+        1 == elsewhere.stats().letters and [] == perform(elsewhere.core, OWNER, webhooks.ListWebhooks()).webhooks
+    )
+    kept = to_plain(perform(room.core, OWNER, webhooks.GetWebhook(id=one.id)).webhook)
     smuggled = json.dumps({"record": {"kind": WEBHOOK, "key": one.id, "value": kept, "revision": 1}}).encode()
     with pytest.raises(Invalid, match="not a kind of record"):
         Room(MemoryStore("other"), Settings(), clock=clock).load([head, *lines, smuggled, end])

@@ -14,6 +14,7 @@ import postroom
 from postroom import Room
 from postroom.core import webhooks
 from postroom.core.authorize import OWNER
+from postroom.core.verb import perform
 from postroom.errors import StoreBusy
 from postroom.hosts import webhooks as hosts_webhooks
 from postroom.hosts.webhooks import WebhookService
@@ -44,7 +45,9 @@ def receiver() -> Iterator[Receiver]:
 
 
 def added(room: Room, receiver: Receiver, mailbox: str = "human") -> Webhook:
-    return webhooks.add(room.core, OWNER, receiver.url("127.0.0.1"), mailbox, allow_private=True)[1]
+    return perform(
+        room.core, OWNER, webhooks.AddWebhook(url=receiver.url("127.0.0.1"), mailbox=mailbox, allow_private=True)
+    ).webhook
 
 
 def post(room: Room, to: str = "human", priority: Any = "normal") -> None:
@@ -73,7 +76,7 @@ def test_webhooks_come_and_go_while_it_runs(room: Room, receiver: Receiver) -> N
         webhook = added(room, receiver)
         post(room)
         until(lambda: {(webhook.id, "rung"): 1} == executor.counters.rings)
-        webhooks.remove(room.core, OWNER, webhook.id)
+        perform(room.core, OWNER, webhooks.RemoveWebhook(id=webhook.id))
         post(room)
         added(room, receiver, "coder")
         post(room, "coder")
@@ -89,7 +92,7 @@ def test_a_new_secret_counts_at_once(room: Room, receiver: Receiver) -> None:
         room.mailbox("coder").register()
         post(room, "coder")
         receiver.wait_for(1)
-        webhooks.rotate(room.core, OWNER, webhook.id)
+        perform(room.core, OWNER, webhooks.RotateWebhook(id=webhook.id))
 
         def is_signed_twice() -> bool:
             post(room, "coder", "urgent")
@@ -123,14 +126,17 @@ def test_a_room_that_cannot_be_asked_for_a_moment_loses_no_call(
     room: Room, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That it was rung cannot be written down: it is called again, under the same id."""
-    honest, failures = webhooks.answered, [StoreBusy("another process writes"), RuntimeError("a bug of ours")]
+    honest, failures = (
+        webhooks.CallAnswered.run,
+        [StoreBusy("another process writes"), RuntimeError("a bug of ours")],
+    )
 
-    def answered(*message: Any) -> None:
+    def run(*message: Any) -> None:
         if failures:
             raise failures.pop(0)
         honest(*message)
 
-    monkeypatch.setattr(webhooks, "answered", answered)
+    monkeypatch.setattr(webhooks.CallAnswered, "run", run)
 
     def act(_: Executor) -> None:
         added(room, receiver)
@@ -195,7 +201,7 @@ def test_after_a_410_nothing_else_is_said(room: Room, receiver: Receiver) -> Non
         post(room)
         receiver.wait_for(1)
         post(room, priority="urgent")
-        until(lambda: not webhooks.webhook(room.core, OWNER, webhook.id).is_on)
+        until(lambda: not perform(room.core, OWNER, webhooks.GetWebhook(id=webhook.id)).webhook.is_on)
 
     push(room, act)
     assert 3 == len(receiver.calls)

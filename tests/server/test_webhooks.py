@@ -15,6 +15,7 @@ import postroom
 from postroom import Room
 from postroom.core import webhooks
 from postroom.core.authorize import OWNER
+from postroom.core.verb import perform
 from postroom.model.message import Priority
 from postroom.model.webhook import Webhook
 from tests.conftest import LONG
@@ -50,7 +51,9 @@ def serve(folder: Path, certificate: tuple[Path, Path], *settings: str) -> Daemo
 
 
 def added(room: Room, receiver: Receiver, **more: Any) -> Webhook:
-    return webhooks.add(room.core, OWNER, receiver.url(), "human", allow_private=True, **more)[1]
+    return perform(
+        room.core, OWNER, webhooks.AddWebhook(url=receiver.url(), mailbox="human", allow_private=True, **more)
+    ).webhook
 
 
 def post(room: Room, subject: str, priority: Any = "normal") -> str:
@@ -145,10 +148,10 @@ def test_one_that_says_that_it_is_gone_is_off_until_it_answers_a_test(
     receiver.answers.append(Answer(410))
     with serve(tmp_path, certificate) as daemon:
         post(room, "one")
-        until(lambda: not webhooks.webhook(room.core, OWNER, webhook.id).is_on)
-        assert "410" in webhooks.webhook(room.core, OWNER, webhook.id).note
+        until(lambda: not perform(room.core, OWNER, webhooks.GetWebhook(id=webhook.id)).webhook.is_on)
+        assert "410" in perform(room.core, OWNER, webhooks.GetWebhook(id=webhook.id)).webhook.note
         post(room, "two")
-        webhooks.switch_on(room.core, OWNER, webhook.id)  # as a test does that gets through
+        perform(room.core, OWNER, webhooks.SwitchOn(id=webhook.id))  # as a test does that gets through
         until(
             lambda: (
                 {"one", "two"} <= {one["subject"] for call in receiver.calls[1:] for one in call.json["letters"]}

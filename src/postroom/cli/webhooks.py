@@ -8,9 +8,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ..core import webhooks
-from ..model.codec import to_plain
+from ..core.verb import perform
+from ..formats.plain import plain
 from ..model.message import Priority
-from ..model.webhook import shown
 from .answer import Answer
 from .command import Option, command
 from .context import note, note_unknown
@@ -109,24 +109,23 @@ def removed(_screen: Screen, data: Mapping[str, Any]) -> str:
     json="webhook secret",
 )
 def run_webhook_add(context: Context) -> Answer:
-    secret, webhook = context.act_in_room(partial(_add, context))
+    webhook = context.act_in_room(partial(_add, context))
     known = (*context.room.mailboxes(), context.settings.human)
     note_unknown(context.call, webhook.mailbox, () if webhook.mailbox in known else known)
     _note_beside_secret(
         context, f"{webhook.id} is called for {webhook.mailbox}; this is its secret, which is not shown again"
     )
-    return Answer(context.name, {"webhook": _plain(webhook), "secret": secret}, added)
+    return Answer(context.name, {"webhook": plain(webhook), "secret": webhook.secret}, added)
 
 
-def _add(context: Context, room: Room) -> tuple[str, Webhook]:
-    return webhooks.add(
-        room.core,
-        room.principal,
-        context.get("url"),
-        context.get("for"),
+def _add(context: Context, room: Room) -> Webhook:
+    request = webhooks.AddWebhook(
+        url=context.get("url"),
+        mailbox=context.get("for"),
         min_priority=Priority[context.get("min_priority", "normal").upper()],
         allow_private=bool(context.get("allow_private")),
     )
+    return perform(room.core, room.principal, request).webhook
 
 
 def _note_beside_secret(context: Context, text: str) -> None:
@@ -143,8 +142,8 @@ def _note_beside_secret(context: Context, text: str) -> None:
     looks=True,
 )
 def run_webhook_list(context: Context) -> Answer:
-    found = webhooks.list_webhooks(context.room.core, context.room.principal)
-    return Answer(context.name, {"webhooks": [_plain(one) for one in found]}, listed)
+    found = perform(context.room.core, context.room.principal, webhooks.ListWebhooks())
+    return Answer(context.name, plain(found), listed)
 
 
 @command(
@@ -158,14 +157,14 @@ def run_webhook_list(context: Context) -> Answer:
 )
 def run_webhook_test(context: Context) -> Answer:
     core, caller = context.room.core, context.room.principal
-    webhook = webhooks.webhook(core, caller, context.get("id"))
+    webhook = perform(core, caller, webhooks.GetWebhook(id=context.get("id"))).webhook
     began = perf_counter()
     outcome = asyncio.run(_tried(context.room, webhook))
     seconds = perf_counter() - began
     if outcome.is_rung and not webhook.is_on:
-        webhook = webhooks.switch_on(core, caller, webhook.id)
+        webhook = perform(core, caller, webhooks.SwitchOn(id=webhook.id)).webhook
     data = {
-        "webhook": _plain(webhook),
+        "webhook": plain(webhook),
         "rung": outcome.is_rung,
         "status": outcome.status,
         "problem": outcome.problem or None,
@@ -197,9 +196,9 @@ async def _tried(room: Room, webhook: Webhook) -> Outcome:
 )
 def run_webhook_rotate(context: Context) -> Answer:
     room = context.room
-    secret, webhook = webhooks.rotate(room.core, room.principal, context.get("id"))
+    webhook = perform(room.core, room.principal, webhooks.RotateWebhook(id=context.get("id"))).webhook
     _note_beside_secret(context, f"the new secret of {webhook.id}; it is not shown again")
-    return Answer(context.name, {"webhook": _plain(webhook), "secret": secret}, rotated)
+    return Answer(context.name, {"webhook": plain(webhook), "secret": webhook.secret}, rotated)
 
 
 @command(
@@ -211,10 +210,6 @@ def run_webhook_rotate(context: Context) -> Answer:
     looks=True,
 )
 def run_webhook_remove(context: Context) -> Answer:
-    gone = webhooks.remove(context.room.core, context.room.principal, context.get("id"))
+    request = webhooks.RemoveWebhook(id=context.get("id"))
+    gone = perform(context.room.core, context.room.principal, request).webhook
     return Answer(context.name, {"removed": gone.id}, removed)
-
-
-def _plain(webhook: Webhook) -> dict[str, Any]:
-    plain: dict[str, Any] = to_plain(shown(webhook))
-    return plain

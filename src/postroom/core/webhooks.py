@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,9 +28,8 @@ from ..model.webhook import OpenCall, Webhook, read_target, secret_of
 from ..policy.webhook_targets import check_target
 from . import alerts, inbox, names
 from .alerts import find_log
-from .authorize import authorize
 from .core import find_record, put_record
-from .verb import perform
+from .verb import LOCAL, MailboxVerb, Verb, perform, verb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -46,37 +45,48 @@ MOST = 100  # webhooks of a room
 _LONGEST_NOTE = 500
 
 
-def add(
-    core: Core,
-    caller: Principal,
-    url: str,
-    mailbox: str,
-    *,
-    min_priority: Priority = Priority.NORMAL,
-    allow_private: bool = False,
-) -> tuple[str, Webhook]:
-    """Add a webhook, and return its secret, which is never shown again. Mail that waits already causes no call."""
-    authorize(caller, "webhooks")
-    check_target(read_target(url), allow_private=allow_private)
-    made = Webhook(
-        id=os.urandom(4).hex(),
-        url=url,
-        mailbox=names.current_name(core, meant(check_agent(mailbox, "for"), core.limits.human)),
-        secret=_fresh_secret(),
-        min_priority=min_priority,
-        allow_private=allow_private,
-        created_at=core.now().wall,
-    )
+class OneWebhook(Struct):
+    """A webhook. Its secret is for callers in this process alone."""
 
-    def plan() -> Sequence[Write]:
+    webhook: Webhook
+
+
+class Webhooks(Struct):
+    """Webhooks, the oldest first."""
+
+    webhooks: list[Webhook]
+
+
+@verb("add_webhook", OneWebhook, action="webhooks", local=True)
+class AddWebhook(Verb, kw_only=True):
+    """Add a webhook with a fresh secret. Mail that waits already causes no call."""
+
+    url: Annotated[str, "the address to call"]
+    mailbox: Annotated[str, "whose mail it is called for"]
+    min_priority: Annotated[Priority, "only for letters of at least this priority"] = Priority.NORMAL
+    allow_private: Annotated[bool, "it may be on this machine or in a private network"] = False
+
+    def run(self, core: Core, principal: Principal) -> OneWebhook:
+        check_target(read_target(self.url), allow_private=self.allow_private)
+        made = Webhook(
+            id=os.urandom(4).hex(),
+            url=self.url,
+            mailbox=names.current_name(core, meant(check_agent(self.mailbox, "for"), core.limits.human)),
+            secret=_fresh_secret(),
+            min_priority=self.min_priority,
+            allow_private=self.allow_private,
+            created_at=core.now().wall,
+        )
+
+        def plan() -> Sequence[Write]:
+            _check_space(core)
+            return [put_record(WEBHOOK, made.id, to_plain(made), None)]
+
         _check_space(core)
-        return [put_record(WEBHOOK, made.id, to_plain(made), None)]
-
-    _check_space(core)
-    # Before the webhook exists: a letter that comes in between is then new to it, and not missed.
-    perform(core, caller, alerts.BeginAlerts(agent_id=made.mailbox, way=made.way))
-    core.store.commit(plan)
-    return made.secret, made
+        # Before the webhook exists: a letter that comes in between is then new to it, and not missed.
+        alerts.BeginAlerts(agent_id=made.mailbox, way=made.way).run(core, principal)
+        core.store.commit(plan)
+        return OneWebhook(made)
 
 
 def all_webhooks(core: Core) -> list[Webhook]:
@@ -85,54 +95,80 @@ def all_webhooks(core: Core) -> list[Webhook]:
     return sorted(found, key=lambda one: (one.created_at, one.id))
 
 
-def list_webhooks(core: Core, caller: Principal) -> list[Webhook]:
-    """Return all webhooks to an authorized caller; the oldest first."""
-    authorize(caller, "webhooks")
-    return all_webhooks(core)
+@verb("webhooks", Webhooks, action="webhooks", writes=False)
+class ListWebhooks(Verb, kw_only=True):
+    """Return all webhooks without their secrets, also those that are off; the oldest first."""
+
+    def run(self, core: Core, _principal: Principal) -> Webhooks:
+        return Webhooks(all_webhooks(core))
 
 
-def webhook(core: Core, caller: Principal, id: str) -> Webhook:
-    """Return the webhook with this id, or raise Missing."""
-    authorize(caller, "webhooks")
-    return convert(_held(core, id).value, Webhook)
+@verb("webhook", OneWebhook, action="webhooks", writes=False, local=True)
+class GetWebhook(Verb, kw_only=True):
+    """Return one webhook with its secret."""
+
+    id: Annotated[str, "the webhook's id"]
+
+    def run(self, core: Core, _principal: Principal) -> OneWebhook:
+        return OneWebhook(convert(_held(core, self.id).value, Webhook))
 
 
-def rotate(core: Core, caller: Principal, id: str) -> tuple[str, Webhook]:
-    """Make another secret, which is shown once. The former one signs beside it for a day."""
-    fresh, until = _fresh_secret(), core.now().wall + GRACE
-    changed = _change(
-        core, caller, id, lambda now: replace(now, secret=fresh, former_secret=now.secret, former_until=until)
-    )
-    return fresh, changed
+@verb("rotate_webhook", OneWebhook, action="webhooks", local=True)
+class RotateWebhook(Verb, kw_only=True):
+    """Give a webhook another secret. The former one signs beside it for a day."""
+
+    id: Annotated[str, "the webhook's id"]
+
+    def run(self, core: Core, _principal: Principal) -> OneWebhook:
+        fresh, until = _fresh_secret(), core.now().wall + GRACE
+
+        def rotated(now: Webhook) -> Webhook:
+            return replace(now, secret=fresh, former_secret=now.secret, former_until=until)
+
+        return _change(core, self.id, rotated)
 
 
-def switch_off(core: Core, caller: Principal, id: str, note: str) -> Webhook:
-    """Stop calling this webhook; the note says why."""
-    at, why = core.now().wall, check_line(note[:_LONGEST_NOTE], "note", _LONGEST_NOTE)
-    return _change(core, caller, id, lambda now: replace(now, off_at=now.off_at or at, note=now.note or why))
+@verb("switch_webhook_off", OneWebhook, action="webhooks", local=True)
+class SwitchOff(Verb, kw_only=True):
+    """Stop calling a webhook."""
+
+    id: Annotated[str, "the webhook's id"]
+    note: Annotated[str, "why"]
+
+    def run(self, core: Core, _principal: Principal) -> OneWebhook:
+        at, why = core.now().wall, check_line(self.note[:_LONGEST_NOTE], "note", _LONGEST_NOTE)
+        return _change(core, self.id, lambda now: replace(now, off_at=now.off_at or at, note=now.note or why))
 
 
-def switch_on(core: Core, caller: Principal, id: str) -> Webhook:
-    """Call this webhook again."""
-    return _change(core, caller, id, lambda now: replace(now, off_at=None, note=""))
+@verb("switch_webhook_on", OneWebhook, action="webhooks", local=True)
+class SwitchOn(Verb, kw_only=True):
+    """Call a webhook again."""
+
+    id: Annotated[str, "the webhook's id"]
+
+    def run(self, core: Core, _principal: Principal) -> OneWebhook:
+        return _change(core, self.id, lambda now: replace(now, off_at=None, note=""))
 
 
-def remove(core: Core, caller: Principal, id: str) -> Webhook:
+@verb("remove_webhook", OneWebhook, action="webhooks", local=True)
+class RemoveWebhook(Verb, kw_only=True):
     """Delete a webhook, its secret, and the calls that were to be tried again."""
-    authorize(caller, "webhooks")
-    gone: list[Webhook] = []
 
-    def plan() -> Sequence[Write]:
-        held = _held(core, id)
-        gone[:] = [convert(held.value, Webhook)]
-        return [put_record(WEBHOOK, id, None, held), *forget(core, gone[0])]
+    id: Annotated[str, "the webhook's id"]
 
-    core.store.commit(plan)
-    return gone[0]
+    def run(self, core: Core, _principal: Principal) -> OneWebhook:
+        gone: list[Webhook] = []
+
+        def plan() -> Sequence[Write]:
+            held = _held(core, self.id)
+            gone[:] = [convert(held.value, Webhook)]
+            return [put_record(WEBHOOK, self.id, None, held), *forget(core, gone[0])]
+
+        core.store.commit(plan)
+        return OneWebhook(gone[0])
 
 
-def _change(core: Core, caller: Principal, id: str, step: Callable[[Webhook], Webhook]) -> Webhook:
-    authorize(caller, "webhooks")
+def _change(core: Core, id: str, step: Callable[[Webhook], Webhook]) -> OneWebhook:
     kept: list[Webhook] = []
 
     def plan() -> Sequence[Write]:
@@ -142,7 +178,7 @@ def _change(core: Core, caller: Principal, id: str, step: Callable[[Webhook], We
         return [] if kept[0] == before else [put_record(WEBHOOK, id, to_plain(kept[0]), held)]
 
     core.store.commit(plan)
-    return kept[0]
+    return OneWebhook(kept[0])
 
 
 def _held(core: Core, id: Any) -> Record:
@@ -208,17 +244,21 @@ def due(core: Core, caller: Principal, webhook: Webhook) -> Due:
     return Due(calls=tuple(calls))
 
 
-def answered(core: Core, caller: Principal, webhook: Webhook, call: str) -> None:
-    """Record that a call got through: it is over."""
-    authorize(caller, "ring", webhook.mailbox)
+@verb("call_answered", type(None), action="ring", local=True)
+class CallAnswered(MailboxVerb, kw_only=True):
+    """Record that a call of a webhook got through: it is over."""
 
-    def plan() -> Sequence[Write]:
-        held = find_record(core, CALLS, webhook.id)
-        before = _calls(held)
-        left = [one for one in before if one.id != call]
-        return [] if left == before else [_put(webhook, left, held)]
+    webhook: Annotated[Webhook, LOCAL]
+    call: Annotated[str, "the call's id"]
 
-    core.store.commit(plan)
+    def run(self, core: Core, _principal: Principal) -> None:
+        def plan() -> Sequence[Write]:
+            held = find_record(core, CALLS, self.webhook.id)
+            before = _calls(held)
+            left = [one for one in before if one.id != self.call]
+            return [] if left == before else [_put(self.webhook, left, held)]
+
+        core.store.commit(plan)
 
 
 def failed(

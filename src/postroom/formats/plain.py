@@ -241,6 +241,7 @@ def encoders() -> dict[type, Callable[[Any], Any]]:
     from ..model.record import Change, Cursor  # noqa: PLC0415
     from ..model.report import Diagnosis, Stats, Trace  # noqa: PLC0415
     from ..model.task import Escalation  # noqa: PLC0415
+    from ..model.webhook import Webhook, shown  # noqa: PLC0415
 
     return {
         Agent: plain_agent,
@@ -263,6 +264,7 @@ def encoders() -> dict[type, Callable[[Any], Any]]:
         Template: plain_template,
         Token: plain_token,
         Trace: plain_trace,
+        Webhook: lambda webhook: to_plain(shown(webhook)),
     }
 
 

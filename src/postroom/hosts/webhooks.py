@@ -32,6 +32,7 @@ from .. import __version__
 from ..core import webhooks
 from ..core.authorize import OWNER
 from ..core.presentation import escape_json
+from ..core.verb import perform
 from ..errors import Missing, PostroomError
 from ..model.codec import encode
 from ..model.webhook import read_target, signed_headers
@@ -397,7 +398,8 @@ class WebhookWorker:
         body = waiting(self.webhook.mailbox, self.core.now().wall, call.unread, call.letters)
         outcome = await self._client.call(self.webhook, call.id, body, lambda: self.core.now().wall)
         if outcome.is_rung:
-            await self._run(webhooks.answered, call.id)
+            done = webhooks.CallAnswered(agent_id=self.webhook.mailbox, webhook=self.webhook, call=call.id)
+            await self._executor.run_slow(partial(perform, self.core, OWNER, done))
             self._executor.counters.rang(self.webhook.id, RUNG)
             return outcome
         await self._fail(call, outcome)
@@ -423,8 +425,8 @@ class WebhookWorker:
     async def _switch_off(self, outcome: Outcome) -> None:
         id = self.webhook.id
         with suppress(Missing):  # it was removed meanwhile
-            off = partial(webhooks.switch_off, self.core, OWNER, id, outcome.problem)
-            self.webhook = await self._executor.run_slow(off)
+            off = webhooks.SwitchOff(id=id, note=outcome.problem)
+            self.webhook = (await self._executor.run_slow(partial(perform, self.core, OWNER, off))).webhook
             log.warning(
                 "webhook %s is off: %s; if that is over: postroom webhooks test %s", id, outcome.problem, id
             )

@@ -24,6 +24,7 @@ from ..core import (
     threads,
     waiting,
     tokens,
+    webhooks,
     work,
 )
 from ..errors import Invalid
@@ -187,6 +188,7 @@ ROOM_ROWS = (
     of_verb(retention.Purge),
     of_verb(tokens.ListTokens),
     of_verb(tokens.RevokeToken),
+    of_verb(webhooks.ListWebhooks),
 )  # fmt: skip
 
 
