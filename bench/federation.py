@@ -15,6 +15,7 @@ from statistics import median
 import postroom
 from postroom.core import peers
 from postroom.core.authorize import OWNER
+from postroom.core.verb import perform
 from postroom.model.delivery import OPEN
 from postroom.model.query import Query
 
@@ -56,9 +57,11 @@ def linked(folder: Path) -> Iterator[tuple[Side, Side]]:
     here, there = Side(folder, "here"), Side(folder, "there")
     there.room.mailbox("reader").register()
     here.room.mailbox("writer").register()
-    token, _ = peers.add(there.room.core, OWNER, "here", {"exposure": "all"}, ours="there")
+    token = perform(
+        there.room.core, OWNER, peers.AddPeer(system="here", fields={"exposure": "all"}, ours="there")
+    ).token
     fields = {"exposure": "all", "url": f"ws://127.0.0.1:{there.port}/map", "token": token}
-    peers.add(here.room.core, OWNER, "there", fields, ours="here")
+    perform(here.room.core, OWNER, peers.AddPeer(system="there", fields=fields, ours="here"))
     with there.served(), here.served():
         here.room.mailbox("writer").send("reader@there", LETTER)
         _until(there, 1)

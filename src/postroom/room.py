@@ -156,7 +156,7 @@ class Room:
     @property
     def system(self) -> str:
         """The name of this room among other systems."""
-        return peers.system_id(self.core, self.principal, self.settings.system)
+        return self._perform(peers.GetSystem).system
 
     def quarantined(self) -> list[str]:
         """Return the ids of letters that were found damaged on disk and set aside."""

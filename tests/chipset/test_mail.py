@@ -20,6 +20,7 @@ from postroom.chipset.mail import TYPES
 from postroom.core import peers
 from postroom.core.authorize import OWNER
 from postroom.core.outbox import give_up_old
+from postroom.core.verb import perform
 from postroom.errors import Invalid, StoreFailing
 from postroom.model.query import Query
 from postroom.store.files import quarantine
@@ -171,7 +172,7 @@ def test_mail_to_a_peer_ages_from_when_it_was_sent(
 ) -> None:
     monkeypatch.setenv("POSTROOM_FEDERATION_STRATEGY", "broadcast")  # where a bare name is sought at peers at once
     with Chipset(state, clock=clock) as chipset:
-        peers.add(chipset.room.core, OWNER, "away", {"exposure": "all"}, ours="here")
+        perform(chipset.room.core, OWNER, peers.AddPeer(system="away", fields={"exposure": "all"}, ours="here"))
         chipset.mail.send_mail(letter(to=to, timestamp=f"{year}-01-01T00:00:00Z"))
         limits = chipset.room.core.limits
         for age, given_up in ((limits.outbox_max_age - 1, 0), (2, 1)):

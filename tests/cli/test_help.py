@@ -182,7 +182,11 @@ def prepare_folders(shell: Shell, room: postroom.Room) -> None:
     for name in ("mail", "chips"):
         (shell.home / name).mkdir()
     place = f"files:{shell.home / 'chips'}?layout=chipset"
-    peers.mount(room.core, room.principal, "chips", place, ours=room.system, room=room.settings.store)
+    perform(
+        room.core,
+        room.principal,
+        peers.Mount(system="chips", place=place, ours=room.system, room=room.settings.store),
+    )
 
 
 def prepare_chipset(shell: Shell) -> None:
@@ -212,7 +216,7 @@ def prepare_mail_management(shell: Shell, room: postroom.Room) -> None:
     shell.environment["ESCALATION"] = room.escalations()[0].id
     room.save_template("review", subject="Review {file}", body="Please look at {file}.")
     room.mailbox("coder").block("spammer")
-    peers.add(room.core, room.principal, "paris", {})
+    perform(room.core, room.principal, peers.AddPeer(system="paris", fields={}))
     (shell.home / "rome.token").write_text("prp_from-rome\n", encoding="utf-8")
     url = "http://127.0.0.1:1024/"  # where nobody listens
     webhook = perform(

@@ -15,7 +15,6 @@ from postroom.core.authorize import NEEDS, OWNER, RULES, Principal, agent_princi
 from postroom.core.authorize import authorize as authorize_authorize
 from postroom.core.tasks import admit, move
 from postroom.core.verb import declared_by, perform
-from postroom.model.peer import Peer
 from tests.rooms import RoomFactory
 
 SERVICE = Path(authorize.__file__).parent
@@ -121,11 +120,18 @@ IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
         lambda room: perform(room.core, room.principal, webhooks.RemoveWebhook(id="x")),
     ],
     "peers": [
-        lambda room: peers.list_peers(room.core, room.principal),
-        lambda room: peers.add(room.core, room.principal, "berlin", {}),
-        lambda room: peers.put(room.core, room.principal, Peer(system="berlin")),
-        lambda room: peers.rotate(room.core, room.principal, "berlin"),
-        lambda room: peers.remove(room.core, room.principal, "berlin"),
+        lambda room: perform(room.core, room.principal, peers.ListPeers()),
+        lambda room: perform(room.core, room.principal, peers.AddPeer(system="berlin", fields={})),
+        lambda room: perform(room.core, room.principal, peers.GetPeer(system="berlin")),
+        lambda room: perform(room.core, room.principal, peers.TrustPeer(system="berlin")),
+        lambda room: perform(
+            room.core,
+            room.principal,
+            peers.Mount(system="berlin", place="files:x", ours="here", room="memory:"),
+        ),
+        lambda room: perform(room.core, room.principal, peers.Unmount(system="berlin")),
+        lambda room: perform(room.core, room.principal, peers.RotatePeer(system="berlin")),
+        lambda room: perform(room.core, room.principal, peers.RemovePeer(system="berlin")),
     ],
     "room": [
         lambda room: room.mailboxes(),

@@ -184,7 +184,7 @@ def test_the_same_letter_again_is_known_whatever_became_of_the_way(factory: Room
     ann.send("bob@far", "hello", id="one")
 
     assert ann.send("bob@far", "hello", id="one").repeated
-    peers.remove(room.core, OWNER, "far")
+    perform(room.core, OWNER, peers.RemovePeer(system="far"))
     assert ann.send("bob@far", "hello", id="one").repeated
 
 

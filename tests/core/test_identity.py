@@ -9,7 +9,7 @@ import pytest
 import postroom
 from postroom import Invalid, Room
 from postroom.core import peers
-from postroom.core.authorize import OWNER, agent_principal
+from postroom.core.authorize import agent_principal
 from tests.rooms import RoomFactory
 
 
@@ -32,29 +32,27 @@ def test_a_name_that_is_set_is_used_and_a_bad_one_refused(factory: RoomFactory) 
 
 
 def test_a_name_that_was_kept_or_announced_does_not_give_way_to_a_servers(factory: RoomFactory) -> None:
-    made = peers.system_id(factory.room().core, OWNER, gives_way=True)
-    assert made == peers.announced(factory.room().core, OWNER) == factory.room().system
-    assert made == peers.adopt(factory.room().core, OWNER, "hive") == factory.room().system
-    assert "berlin" == peers.announced(factory.room().core, OWNER, "berlin")
+    made = peers.system_id(factory.room().core, gives_way=True)
+    assert made == peers.announced(factory.room().core) == factory.room().system
+    assert made == peers.adopt(factory.room().core, "hive") == factory.room().system
+    assert "berlin" == peers.announced(factory.room(system="berlin").core)
 
 
 def test_a_name_that_was_made_before_there_was_a_link_stays(factory: RoomFactory) -> None:
     made = factory.room().system
-    assert made == peers.adopt(factory.room().core, OWNER, "hive") == factory.room().system
+    assert made == peers.adopt(factory.room().core, "hive") == factory.room().system
 
 
 def test_a_servers_name_beats_one_that_was_made_for_the_time_being_and_is_kept(factory: RoomFactory) -> None:
-    made = peers.system_id(factory.room().core, OWNER, gives_way=True)
+    made = peers.system_id(factory.room().core, gives_way=True)
     assert made == factory.room().system
-    assert "hive" == peers.adopt(factory.room().core, OWNER, "hive") == factory.room().system != made
-    assert "hive" == peers.adopt(factory.room().core, OWNER, "another")  # the first server's stays
+    assert "hive" == peers.adopt(factory.room().core, "hive") == factory.room().system != made
+    assert "hive" == peers.adopt(factory.room().core, "another")  # the first server's stays
     factory.reopen()
     assert "hive" == factory.room().system
     assert "berlin" == factory.room(system="berlin").system  # what is set beats both
     with pytest.raises(Invalid):
-        peers.adopt(factory.room().core, OWNER, "MAP Server")
-    with pytest.raises(postroom.NotAllowed):
-        peers.adopt(factory.room().core, agent_principal("ann"), "mine")
+        peers.adopt(factory.room().core, "MAP Server")
 
 
 def test_an_agent_may_not_read_the_name_of_the_system(room: Room) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.core import agents, portable, stats, tokens, transfer, webhooks
+from postroom.core import agents, peers, portable, stats, tokens, transfer, webhooks
 from postroom.core.verb import LOCAL, Verb, from_params, parameters
 from postroom.errors import Invalid
 from postroom.mcp.tools import ROWS
@@ -16,6 +16,14 @@ from postroom.server.session import SESSION
 LOCAL_VERBS: list[type[Verb]] = [
     agents.UpdateCard,
     agents.RecordHeartbeats,
+    peers.AddPeer,
+    peers.GetPeer,
+    peers.GetSystem,
+    peers.Mount,
+    peers.RemovePeer,
+    peers.RotatePeer,
+    peers.TrustPeer,
+    peers.Unmount,
     portable.Backup,
     portable.Export,
     portable.Import,

@@ -255,7 +255,7 @@ def test_where_there_is_no_way_any_more_the_trace_and_the_doctor_say_so(room: Ro
     assert room.mailbox("ann").trace(id).stops[0].reason == "waits: far: the disk is full"
     assert ({"far": 1}, {}) == outbox.count_waiting(room.core)
 
-    peers.remove(room.core, OWNER, "far")
+    perform(room.core, OWNER, peers.RemovePeer(system="far"))
     assert ({}, {"far": 1}) == outbox.count_waiting(room.core)
     assert room.mailbox("ann").trace(id).stops[0].reason == "waits: there is no way to a system 'far'"
     results = [found for found in room.doctor().findings if found.check == "peers"]

@@ -10,6 +10,7 @@ from postroom import Invalid, Missing, NotAllowed, Room
 from postroom.core import peers
 from postroom.core.authorize import OWNER, agent_principal
 from postroom.core.portable import checked_record
+from postroom.core.verb import perform
 from postroom.model.codec import token_hash
 from postroom.model.peer import Peer, shown
 from postroom.model.record import PEER, Record
@@ -19,7 +20,7 @@ OLD, NEW = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 
 
 def added(room: Room, system: str = "berlin", **message: Any) -> str:
-    return peers.add(room.core, OWNER, system, message, ours="paris")[0]
+    return perform(room.core, OWNER, peers.AddPeer(system=system, fields=message, ours="paris")).token
 
 
 def test_a_room_begins_without_peers_and_nobody_proves_to_be_one(room: Room) -> None:
@@ -51,21 +52,21 @@ def test_the_token_of_one_peer_proves_no_other(room: Room) -> None:
 
 def test_who_is_no_longer_trusted_or_was_removed_proves_nothing(room: Room) -> None:
     token = added(room)
-    peers.add(room.core, OWNER, "berlin", {"trusted": False})
+    perform(room.core, OWNER, peers.AddPeer(system="berlin", fields={"trusted": False}))
     with pytest.raises(NotAllowed):
         peers.proven_peer(room.core, "berlin", token)
-    peers.add(room.core, OWNER, "berlin", {"trusted": True})
+    perform(room.core, OWNER, peers.AddPeer(system="berlin", fields={"trusted": True}))
     peers.proven_peer(room.core, "berlin", token)
-    peers.remove(room.core, OWNER, "berlin")
+    perform(room.core, OWNER, peers.RemovePeer(system="berlin"))
     with pytest.raises(NotAllowed):
         peers.proven_peer(room.core, "berlin", token)
     with pytest.raises(Missing):
-        peers.remove(room.core, OWNER, "berlin")
+        perform(room.core, OWNER, peers.RemovePeer(system="berlin"))
 
 
 def test_an_old_token_is_good_until_the_new_one_was_shown(room: Room) -> None:
     old = added(room)
-    new, _ = peers.rotate(room.core, OWNER, "berlin")
+    new = perform(room.core, OWNER, peers.RotatePeer(system="berlin")).token
     peers.proven_peer(room.core, "berlin", old)
     peers.proven_peer(room.core, "berlin", new)
     with pytest.raises(NotAllowed):
@@ -74,7 +75,7 @@ def test_an_old_token_is_good_until_the_new_one_was_shown(room: Room) -> None:
 
 def test_an_old_token_is_good_for_a_day_at_most(room: Room, clock: FakeClock) -> None:
     old = added(room)
-    new, _ = peers.rotate(room.core, OWNER, "berlin")
+    new = perform(room.core, OWNER, peers.RotatePeer(system="berlin")).token
     clock.advance(24 * 3600 - 1)
     peers.proven_peer(room.core, "berlin", old)
     clock.advance(2)
@@ -85,8 +86,8 @@ def test_an_old_token_is_good_for_a_day_at_most(room: Room, clock: FakeClock) ->
 
 def test_a_token_that_leaked_ends_when_it_is_rotated_twice(room: Room) -> None:
     old = added(room)
-    peers.rotate(room.core, OWNER, "berlin")
-    peers.rotate(room.core, OWNER, "berlin")
+    perform(room.core, OWNER, peers.RotatePeer(system="berlin"))
+    perform(room.core, OWNER, peers.RotatePeer(system="berlin"))
     with pytest.raises(NotAllowed):
         peers.proven_peer(room.core, "berlin", old)
 
@@ -105,7 +106,9 @@ def test_a_changed_certificate_is_refused_and_reported_until_it_is_trusted(room:
         peers.proven_peer(room.core, "berlin", None, certificate=NEW)
     assert refused.value.field == "certificate" and "peers trust berlin" in str(refused.value)
     assert NEW == peers.known_peer(room.core, "berlin").alert
-    peers.add(room.core, OWNER, "berlin", {"pin": NEW, "alert": "", "certificate": "PEM"})
+    perform(
+        room.core, OWNER, peers.AddPeer(system="berlin", fields={"pin": NEW, "alert": "", "certificate": "PEM"})
+    )
     assert "" == peers.proven_peer(room.core, "berlin", None, certificate=NEW).alert
 
 
@@ -126,10 +129,10 @@ def test_only_an_operator_says_who_is_a_peer(room: Room) -> None:
     stranger, core = agent_principal("mallory"), room.core
     added(room)
     for call in (
-        lambda: peers.add(core, stranger, "rome", {}),
-        lambda: peers.rotate(core, stranger, "berlin"),
-        lambda: peers.remove(core, stranger, "berlin"),
-        lambda: peers.put(core, stranger, Peer(system="rome")),
+        lambda: perform(core, stranger, peers.AddPeer(system="rome", fields={})),
+        lambda: perform(core, stranger, peers.RotatePeer(system="berlin")),
+        lambda: perform(core, stranger, peers.RemovePeer(system="berlin")),
+        lambda: perform(core, stranger, peers.TrustPeer(system="berlin")),
     ):
         with pytest.raises(NotAllowed):
             call()
@@ -175,11 +178,11 @@ def test_a_system_is_named_like_an_agent(room: Room, name: Any) -> None:
 
 
 def test_who_proves_itself_otherwise_now_has_no_token_any_more(room: Room) -> None:
-    token, _ = peers.add(room.core, OWNER, "paris", {})
-    _, changed = peers.add(room.core, OWNER, "paris", {"auth": "none"})
+    token = perform(room.core, OWNER, peers.AddPeer(system="paris", fields={})).token
+    changed = perform(room.core, OWNER, peers.AddPeer(system="paris", fields={"auth": "none"})).peer
     assert token and ("", "", "") == (changed.token, changed.proof, changed.former_proof)
     with pytest.raises(Invalid, match="a token says nothing"):
-        peers.rotate(room.core, OWNER, "paris")
+        perform(room.core, OWNER, peers.RotatePeer(system="paris"))
 
 
 def test_nobody_is_a_peer_of_itself(room: Room) -> None:

@@ -11,13 +11,16 @@ import postroom
 from postroom import Room
 from postroom.core import peers
 from postroom.core.authorize import OWNER
+from postroom.core.verb import perform
 from postroom.model.peer import Peer
 from postroom.store.files.layouts.base import Layout
 from tests.federation.systems import System
 
 
 def mount(home: System, place: str, name: str = "folder", **message: Any) -> None:
-    peers.mount(home.room.core, OWNER, name, place, ours=home.name, room="memory:", **message)
+    perform(
+        home.room.core, OWNER, peers.Mount(system=name, place=place, ours=home.name, room="memory:", **message)
+    )
 
 
 class Mounted:

@@ -12,6 +12,7 @@ import postroom
 from postroom import Room
 from postroom.core import peers
 from postroom.core.authorize import OWNER
+from postroom.core.verb import perform
 from postroom.model.delivery import OPEN, Delivery
 from postroom.model.peer import Peer
 from postroom.model.query import Query
@@ -39,8 +40,7 @@ class System:
     def trusts(self, other: str, **message: Any) -> str:
         """Adds a peer, or changes one; the token that it is to show here, if one was made."""
         values = {"exposure": "all", **message}
-        token, _ = peers.add(self.room.core, OWNER, other, values, ours=self.name)
-        return token
+        return perform(self.room.core, OWNER, peers.AddPeer(system=other, fields=values, ours=self.name)).token
 
     def peer(self, other: str) -> Peer:
         return peers.known_peer(self.room.core, other)

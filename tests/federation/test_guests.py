@@ -11,6 +11,7 @@ import postroom
 from postroom import Room
 from postroom.core import peers
 from postroom.core.arrivals import accept
+from postroom.core.verb import perform
 from postroom.errors import Conflict, UnknownAgent
 from postroom.federation import exposure, mounts
 from postroom.model import message
@@ -70,6 +71,6 @@ def test_nobody_chooses_them_for_work_and_mail_to_all_is_not_theirs(folder: Room
 
 
 def test_a_room_with_a_peer_of_that_name_is_not_mounted_over_it(folder: Room) -> None:
-    peers.add(folder.core, folder.principal, "other", {})
+    perform(folder.core, folder.principal, peers.AddPeer(system="other", fields={}))
     with pytest.raises(Conflict, match="a peer 'other' of its own"):
         mounts.introduce(folder.core, "folder", "other")

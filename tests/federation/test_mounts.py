@@ -16,6 +16,7 @@ from postroom import errors
 from postroom.chipset import Chipset
 from postroom.core import peers
 from postroom.core.authorize import OWNER
+from postroom.core.verb import perform
 from postroom.errors import Conflict, Missing, NameTaken
 from postroom.federation.mounts import forget
 from postroom.model.delivery import State
@@ -163,9 +164,8 @@ def test_a_folder_that_is_gone_is_waited_for_and_never_made_again(mounted: Mount
 
 def test_it_is_unmounted_while_it_is_served(mounted: Mounted) -> None:
     home = mounted.home
-    peer = peers.mounted(home.room.core, "folder")
     assert mounted.host() is not None
-    peers.remove(home.room.core, OWNER, "folder")
+    peer = perform(home.room.core, OWNER, peers.Unmount(system="folder")).peer
     until(lambda: home.states() == {})
     assert forget(peer, "home")
     assert mounted.host() is None

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 from websockets.exceptions import InvalidStatus
 
 import postroom
@@ -130,13 +129,13 @@ def test_who_is_removed_or_rotated_after_its_proof_is_not_welcome(receiving: Rec
     core = receiving.system.room.core
 
     def remove(system: str) -> None:
-        peers.remove(core, OWNER, system)
+        perform(core, OWNER, peers.RemovePeer(system=system))
 
     def rotate(system: str) -> None:
-        peers.rotate(core, OWNER, system)
+        perform(core, OWNER, peers.RotatePeer(system=system))
 
     def distrust(system: str) -> None:
-        peers.put(core, OWNER, replace(receiving.system.peer(system), trusted=False))
+        perform(core, OWNER, peers.TrustPeer(system=system, trusted=False))
 
     for change in (rotate, distrust, remove):
         if peers.peer(core, "brief") is not None:

@@ -10,7 +10,6 @@ import pytest
 from postroom import Room
 from postroom.core import outbox, peers
 from postroom.core.arrivals import accept
-from postroom.core.authorize import OWNER
 from postroom.model import message
 from postroom.model.delivery import State
 from postroom.model.names import Address, check_id
@@ -64,7 +63,7 @@ def test_a_strangers_letter_in_a_folder_of_an_agent_elsewhere_waits_until_it_is_
 
 def test_what_waits_and_what_left_are_known_again_from_the_files_alone(layout: Layout, tmp_path: Path) -> None:
     with room(tmp_path, layout, system="folder") as here:
-        peers.put(here.core, OWNER, HOME)
+        peers.change(here.core, HOME.system, lambda _: HOME)
         here.mailbox("bob").register()
         here.mailbox("bob").send("ann@home", "gone")
         depart(here)

@@ -12,6 +12,7 @@ import pytest
 import postroom
 from postroom.core import peers
 from postroom.core.authorize import OWNER
+from postroom.core.verb import perform
 from postroom.map.frames import MUTE_AFTER
 from tests.daemons import until
 from tests.interop.map_connections import Failed, Program
@@ -163,7 +164,9 @@ def test_a_gateway_that_is_no_peer_connects_no_system(running: Daemon, program: 
 def test_a_gateway_of_a_peer_routes_letters(running: Daemon, program: Program) -> None:
     with postroom.open(f"sqlite:{running.room}") as room:
         room.mailbox("gwen").register()
-        token, _ = peers.add(room.core, OWNER, "sdk", {"exposure": "all"}, ours="here")
+        token = perform(
+            room.core, OWNER, peers.AddPeer(system="sdk", fields={"exposure": "all"}, ours="here")
+        ).token
         auth = {"method": "api-key", "credential": token}
         program.do("gateway", name="sdk", url=running.where["map"], auth=auth)
         result = program.do("connectToSystem", "sdk", "sdk", "")

@@ -13,6 +13,7 @@ from postroom.app import options
 from postroom.app.options import options as options_options
 from postroom.core import peers
 from postroom.core.authorize import OWNER
+from postroom.core.verb import perform
 from tests.daemons import Daemon
 
 TOKEN = "a-token-of-sixteen-or-more"  # noqa: S105
@@ -83,14 +84,14 @@ def test_what_is_left_out_is_as_by_default_again(opened: Room, tmp_path: Path) -
 def test_who_is_gone_from_the_file_is_removed_and_who_was_added_by_hand_stays(
     opened: Room, tmp_path: Path
 ) -> None:
-    peers.add(opened.core, OWNER, "vienna", {})
+    perform(opened.core, OWNER, peers.AddPeer(system="vienna", fields={}))
     applied(opened, tmp_path, FILE)
     assert ["rome"] == applied(opened, tmp_path, FILE.partition("[rome]")[0])
     assert ["berlin", "vienna"] == list(peers.all_peers(opened.core))
 
 
 def test_where_there_is_no_file_any_more_nobody_of_it_is_a_peer(opened: Room, tmp_path: Path) -> None:
-    peers.add(opened.core, OWNER, "vienna", {})
+    perform(opened.core, OWNER, peers.AddPeer(system="vienna", fields={}))
     applied(opened, tmp_path, FILE)
     assert ["berlin", "rome"] == options.apply(opened.core, "", "paris")
     assert ["vienna"] == list(peers.all_peers(opened.core))
@@ -98,7 +99,7 @@ def test_where_there_is_no_file_any_more_nobody_of_it_is_a_peer(opened: Room, tm
 
 def test_trust_that_was_withdrawn_by_hand_stays_withdrawn(opened: Room, tmp_path: Path) -> None:
     applied(opened, tmp_path, FILE)
-    peers.add(opened.core, OWNER, "berlin", {"trusted": False})
+    perform(opened.core, OWNER, peers.AddPeer(system="berlin", fields={"trusted": False}))
     applied(opened, tmp_path, FILE)
     assert not peers.known_peer(opened.core, "berlin").trusted
 

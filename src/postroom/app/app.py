@@ -348,7 +348,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     room_lock.take()
     stack.callback(room_lock.leave)
     is_linked = options.map_link is not None
-    system = peers.system_id(room.core, OWNER, settings.system, gives_way=is_linked)
+    system = peers.system_id(room.core, gives_way=is_linked)
     if changed := app_options.apply(room.core, options.peers, system):
         log.info("peers are as their file says", extra={"file": options.peers or None, "changed": changed})
     executor = Executor(room)

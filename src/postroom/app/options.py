@@ -263,11 +263,11 @@ def apply(core: Core, path: str, ours: str) -> list[str]:
     _check_distinct(path, made, core_peers.all_peers(core))
     before = core_peers.all_peers(core)
     for system, step in steps.items():
-        core_peers.change(core, OWNER, system, step, ours=ours)
+        core_peers.change(core, system, step, ours=ours)
     kept = {fold(system) for system in tables}
     for peer in before.values():
         if peer.of_file and fold(peer.system) not in kept:
-            core_peers.remove(core, OWNER, peer.system)
+            core_peers.RemovePeer(system=peer.system).run(core, OWNER)
     after = core_peers.all_peers(core)
     return sorted(name for name in before | after if before.get(name) != after.get(name))
 

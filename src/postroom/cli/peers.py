@@ -8,17 +8,15 @@ from functools import partial
 from getpass import getpass
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from ..app.app import served_at
-from ..core import authorize, outbox
+from ..core import outbox
 from ..core import peers as core_peers
+from ..core.verb import perform
 from ..environment import AUTH_TOKEN, variable
 from ..errors import Busy, Invalid, PostroomError
 from ..federation.mounts import forget
-from ..model.codec import to_plain
+from ..formats.plain import plain
 from ..model.names import system_of
-from ..model.peer import shown
 from ..policy.trust import speaks_for
 from ..server.client import SocketClient
 from ..server.tls import certificate_at, fingerprint_of_pem, first_certificate
@@ -326,8 +324,8 @@ def run_peers_add(context: Context) -> Answer:
     if token and not context.screen.tables:
         note(context.call, how_to_bring(context.room.system, peer.system, WHERE))
     changed = None if before is None else _changed(before, peer)
-    former = {name: _plain(before)[name] for name in changed or () if before is not None and name != "token"}
-    data = {"peer": _plain(peer), "token": token or None, "changed": changed, "former": former}
+    former = {name: plain(before)[name] for name in changed or () if before is not None and name != "token"}
+    data = {"peer": plain(peer), "token": token or None, "changed": changed, "former": former}
     return Answer(context.name, data, partial(added, context.room.system))
 
 
@@ -355,7 +353,9 @@ def _typed(system: str) -> str:
 
 def _add(system: str, args: dict[str, Any], room: Room) -> tuple[Peer | None, str, Peer]:
     before = core_peers.peer(room.core, system)
-    return before, *core_peers.add(room.core, room.principal, system, args, ours=room.system)
+    request = core_peers.AddPeer(system=system, fields=args, ours=room.system)
+    made = perform(room.core, room.principal, request)
+    return before, made.token, made.peer
 
 
 def _changed(before: Peer, after: Peer) -> list[str]:
@@ -377,10 +377,10 @@ def _scope_rules(rules: list[tuple[str, str] | None]) -> dict[str, tuple[str, ..
     looks=True,
 )
 def run_peers_list(context: Context) -> Answer:
-    found = core_peers.list_peers(context.room.core, context.room.principal)
+    found = perform(context.room.core, context.room.principal, core_peers.ListPeers()).peers
     links = _links(context) if found else {}
     waiting, stranded = outbox.count_waiting(context.room.core)
-    peers = [_plain(peer) | _now(peer, links, waiting) for peer in found]
+    peers = [plain(peer) | _now(peer, links, waiting) for peer in found]
     result = {"system": context.room.system, "peers": peers, "stranded": stranded}
     return Answer(context.name, result, listed)
 
@@ -424,7 +424,7 @@ def run_peers_ping(context: Context) -> Answer:
     if "system" in context.values:
         result = _ask(context, "ping_peer", system=_known(context).system)
         return Answer(context.name, result, pinged, code=0 if result["answers"] else NOT_NOW)
-    found = core_peers.list_peers(context.room.core, context.room.principal)
+    found = perform(context.room.core, context.room.principal, core_peers.ListPeers()).peers
     every = [_ask(context, "ping_peer", system=peer.system) for peer in found]
     is_well = all(result["answers"] for result in every)
     return Answer(context.name, {"peers": every}, all_pinged, code=0 if is_well else NOT_NOW)
@@ -448,7 +448,7 @@ def _ask(context: Context, action: str, **args: Any) -> Any:
 def run_peers_show(context: Context) -> Answer:
     peer = _known(context)
     waiting, _ = outbox.count_waiting(context.room.core)
-    result = _plain(peer) | _now(peer, _links(context), waiting)
+    result = plain(peer) | _now(peer, _links(context), waiting)
     return Answer(context.name, {"peer": result}, whole)
 
 
@@ -487,37 +487,38 @@ def run_peers_trust(context: Context) -> Answer:
     before = _known(context)
     core, caller = context.room.core, context.room.principal
     args = {"trusted": False} if "withdraw" in ways else _trusted(context, before)
-    after = core_peers.change(core, caller, before.system, lambda held: replace(held or before, **args))
+    after = perform(core, caller, core_peers.TrustPeer(system=before.system, **args)).peer
     token = None
     if context.get("rotate"):
-        token, after = core_peers.rotate(core, caller, before.system)
+        made = perform(core, caller, core_peers.RotatePeer(system=before.system))
+        token, after = made.token, made.peer
         if not context.screen.tables:
             note(context.call, how_to_bring(context.room.system, after.system))
     former = before.pin if before.pin and before.pin != after.pin else None
-    return Answer(context.name, {"peer": _plain(after), "token": token, "former_pin": former}, trusted)
+    return Answer(context.name, {"peer": plain(after), "token": token, "former_pin": former}, trusted)
 
 
 def _trusted(context: Context, before: Peer) -> dict[str, Any]:
-    """Return what is trusted from now on: the named certificate, else the one that the peer's address presents."""
+    """Return which certificate is trusted from now on: the named certificate, else the one that the peer's address presents."""
     if "pin" in context.values:
         pin = core_peers.check_pin(context.get("pin"), "--pin")
         kept = before.certificate if pin == before.pin else ""
-        return {"trusted": True, "pin": pin, "certificate": kept, "alert": ""}
+        return {"pin": pin, "certificate": kept}
     if "certificate" in context.values:
         return _pinned(read_source(context, context.get("certificate"), "--certificate"), "--certificate")
     if context.get("rotate"):
-        return {"trusted": True}
+        return {}
     if before.url.startswith("wss:"):
         return _pinned(certificate_at(before.url), "url")
     if before.alert:
         hint = f"--certificate FILE, or --pin {before.alert} if that is its operator's"
         raise Invalid("it calls us, so its certificate cannot be looked at", field="--pin", hint=hint)
-    return {"trusted": True}
+    return {}
 
 
 def _pinned(pem: str, field: str) -> dict[str, Any]:
     pin = fingerprint_of_pem(pem, field)
-    return {"trusted": True, "pin": pin, "certificate": first_certificate(pem), "alert": ""}
+    return {"pin": pin, "certificate": first_certificate(pem)}
 
 
 @command(
@@ -531,20 +532,15 @@ def _pinned(pem: str, field: str) -> dict[str, Any]:
 )
 def run_peers_remove(context: Context) -> Answer:
     core = context.room.core
-    gone = core_peers.remove(core, context.room.principal, context.get("system"))
+    gone = perform(core, context.room.principal, core_peers.RemovePeer(system=context.get("system"))).peer
     _, stranded = outbox.count_waiting(core)
     lost = {system: many for system, many in stranded.items() if speaks_for(gone, system)}
     return Answer(context.name, {"removed": gone.system, "waiting": lost}, removed)
 
 
 def _known(context: Context) -> Peer:
-    authorize.authorize(context.room.principal, "peers")
-    return core_peers.known_peer(context.room.core, context.get("system"))
-
-
-def _plain(peer: Peer) -> dict[str, Any]:
-    plain: dict[str, Any] = to_plain(shown(peer))
-    return plain
+    request = core_peers.GetPeer(system=context.get("system"))
+    return perform(context.room.core, context.room.principal, request).peer
 
 
 # -- commands about mounts
@@ -582,7 +578,7 @@ def run_mount(context: Context) -> Answer:
     place = absolute(context.get("place"))
     peer = context.act_in_room(partial(_mount, context, place))
     data = {
-        "peer": to_plain(shown(peer)),
+        "peer": plain(peer),
         "system": context.room.system,
         "socket": served_at(context.settings.store),
     }
@@ -590,15 +586,14 @@ def run_mount(context: Context) -> Answer:
 
 
 def _mount(context: Context, place: str, room: Room) -> Peer:
-    return core_peers.mount(
-        room.core,
-        room.principal,
-        context.get("as"),
-        place,
-        context.get("exposure", "all"),
+    request = core_peers.Mount(
+        system=context.get("as"),
+        place=place,
+        exposure=context.get("exposure", "all"),
         ours=room.system,
         room=context.settings.store,
     )
+    return perform(room.core, room.principal, request).peer
 
 
 @command(
@@ -612,10 +607,8 @@ def _mount(context: Context, place: str, room: Room) -> Peer:
     looks=True,
 )
 def run_unmount(context: Context) -> Answer:
-    core, system = context.room.core, context.get("name")
-    authorize.authorize(context.room.principal, "peers")
-    peer = core_peers.mounted(core, system)
-    core_peers.remove(core, context.room.principal, system)
+    request = core_peers.Unmount(system=context.get("name"))
+    peer = perform(context.room.core, context.room.principal, request).peer
     result = forget(peer, context.room.system)
     return Answer(context.name, {"removed": peer.system, "told": result}, _unmounted)
 

@@ -15,26 +15,26 @@ from __future__ import annotations
 import os
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import BadStore, Conflict, Invalid, Missing, NameTaken, NotAllowed
 from ..model.codec import convert, is_same_secret, to_plain, token_hash
 from ..model.message import same_name
 from ..model.names import check_agent, check_name, check_scope, fold
-from ..model.peer import AUTHS, EVERYWHERE, EXPOSURES, Peer
+from ..model.peer import AUTHS, EVERYWHERE, EXPOSURES, Exposure, Peer
 from ..model.record import EVERYONE, PEER, SYSTEM
 from ..model.values import check_label, check_line
 from ..store.address import check_usable, is_there, place_of
-from .authorize import authorize
 from .core import find_record, put_record
+from .verb import Verb, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from urllib.parse import SplitResult
 
-    from ..model.peer import Exposure
     from ..model.record import Record
     from ..store.protocol import Write
     from .authorize import Principal
@@ -53,10 +53,34 @@ def all_peers(core: Core) -> dict[str, Peer]:
     return {one.system: one for one in sorted(found, key=lambda one: fold(one.system))}
 
 
-def list_peers(core: Core, caller: Principal) -> list[Peer]:
-    """Return all peers to an authorized caller, in the order of their names."""
-    authorize(caller, "peers")
-    return list(all_peers(core).values())
+class Peers(Struct):
+    """Peers, in the order of their names."""
+
+    peers: list[Peer]
+
+
+@verb("peers", Peers, action="peers", writes=False)
+class ListPeers(Verb, kw_only=True):
+    """Return all peers without their secrets, in the order of their names."""
+
+    def run(self, core: Core, _principal: Principal) -> Peers:
+        return Peers(list(all_peers(core).values()))
+
+
+class OnePeer(Struct):
+    """A peer. Its secrets are for callers in this process alone."""
+
+    peer: Peer
+
+
+@verb("peer", OnePeer, action="peers", writes=False, local=True)
+class GetPeer(Verb, kw_only=True):
+    """Return one peer with the token that it gets from us."""
+
+    system: Annotated[str, "the name of the other system"]
+
+    def run(self, core: Core, _principal: Principal) -> OnePeer:
+        return OnePeer(known_peer(core, self.system))
 
 
 def peer(core: Core, system: str) -> Peer | None:
@@ -73,16 +97,11 @@ def known_peer(core: Core, system: str) -> Peer:
     return found
 
 
-def put(core: Core, caller: Principal, value: Peer, *, ours: str = "") -> Peer:
-    """Store a peer in place of the former one. `ours` is the name of this room, which cannot be its own peer."""
-    return change(core, caller, value.system, lambda _: value, ours=ours)
+def change(core: Core, system: str, step: Callable[[Peer | None], Peer], *, ours: str = "") -> Peer:
+    """Change a peer in one commit: `step` gets the peer as it is (None: it is new).
 
-
-def change(
-    core: Core, caller: Principal, system: str, step: Callable[[Peer | None], Peer], *, ours: str = ""
-) -> Peer:
-    """Change a peer in one commit: `step` gets the peer as it is (None: it is new)."""
-    authorize(caller, "peers")
+    `ours` is the name of this room, which cannot be its own peer.
+    """
     key = fold(check_name(system, "system"))
     kept: list[Peer] = []
 
@@ -98,26 +117,55 @@ def change(
     return kept[0]
 
 
-def add(
-    core: Core, caller: Principal, system: str, fields: Mapping[str, Any], *, ours: str = ""
-) -> tuple[str, Peer]:
-    """Add a peer, or change these fields of one. Returns the token that it is to show here, and the peer.
+class NewPeer(Struct):
+    """A peer after a change, and a new token that it is to show here, which cannot be shown again."""
 
-    The token is shown only this once; it is empty if the peer has one already or needs none.
-    """
-    fresh = _fresh_token()
-    made: list[str] = []
+    token: str  # empty if it has one already or needs none
+    peer: Peer
 
-    if fields.get("exposure", "tagged") != "tagged":
-        fields = {"tags": (), **fields}  # tags mean nothing with another exposure
 
-    def step(before: Peer | None) -> Peer:
-        after = replace(before, **fields) if before else Peer(system=system, **fields)
-        made[:] = [fresh] if _needs_proof(after) else []
-        return replace(after, proof=token_hash(fresh)) if made else after
+@verb("add_peer", NewPeer, action="peers", local=True)
+class AddPeer(Verb, kw_only=True):
+    """Add a peer, or change these fields of one."""
 
-    kept = change(core, caller, system, step, ours=ours)
-    return (made[0] if made else ""), kept
+    system: Annotated[str, "the name of the other system"]
+    fields: Annotated[dict[str, Any], "the fields of the peer to set"]
+    ours: Annotated[str, "the name of this room, which cannot be its own peer"] = ""
+
+    def run(self, core: Core, _principal: Principal) -> NewPeer:
+        fresh, fields = _fresh_token(), self.fields
+        made: list[str] = []
+
+        if fields.get("exposure", "tagged") != "tagged":
+            fields = {"tags": (), **fields}  # tags mean nothing with another exposure
+
+        def step(before: Peer | None) -> Peer:
+            after = replace(before, **fields) if before else Peer(system=self.system, **fields)
+            made[:] = [fresh] if _needs_proof(after) else []
+            return replace(after, proof=token_hash(fresh)) if made else after
+
+        kept = change(core, self.system, step, ours=self.ours)
+        return NewPeer(made[0] if made else "", kept)
+
+
+@verb("trust_peer", OnePeer, action="peers", local=True)
+class TrustPeer(Verb, kw_only=True):
+    """Trust a peer, with the pinned certificate if one is given; or withdraw the trust."""
+
+    system: Annotated[str, "the name of the other system"]
+    trusted: Annotated[bool, "false: nothing goes there or is taken from there"] = True
+    pin: Annotated[str | None, "the fingerprint of the certificate to insist on"] = None
+    certificate: Annotated[str, "that certificate as PEM, if it is known"] = ""
+
+    def run(self, core: Core, _principal: Principal) -> OnePeer:
+        fields: dict[str, Any] = {"trusted": self.trusted}
+        if self.pin is not None:
+            fields |= {"pin": self.pin, "certificate": self.certificate, "alert": ""}
+
+        def step(before: Peer | None) -> Peer:
+            return replace(before or known_peer(core, self.system), **fields)
+
+        return OnePeer(change(core, self.system, step))
 
 
 def without_tokens(peer: Peer) -> Peer:
@@ -130,31 +178,39 @@ def _without_old(before: Peer | None, after: Peer) -> Peer:
     return without_tokens(after) if is_old and after.auth not in TOKENS else after
 
 
-def rotate(core: Core, caller: Principal, system: str) -> tuple[str, Peer]:
-    """Make another token for a peer, shown once. The old one is good until the new one is used, or a day."""
-    fresh = _fresh_token()
+@verb("rotate_peer", NewPeer, action="peers", local=True)
+class RotatePeer(Verb, kw_only=True):
+    """Make another token for a peer. The old one is good until the new one is used, or a day."""
 
-    def step(before: Peer | None) -> Peer:
-        if before is None:
-            return known_peer(core, system)
-        until = core.now().wall + GRACE if before.proof else None
-        return replace(before, proof=token_hash(fresh), former_proof=before.proof, former_until=until)
+    system: Annotated[str, "the name of the other system"]
 
-    return fresh, change(core, caller, system, step)
+    def run(self, core: Core, _principal: Principal) -> NewPeer:
+        fresh = _fresh_token()
+
+        def step(before: Peer | None) -> Peer:
+            held = before or known_peer(core, self.system)
+            until = core.now().wall + GRACE if held.proof else None
+            return replace(held, proof=token_hash(fresh), former_proof=held.proof, former_until=until)
+
+        return NewPeer(fresh, change(core, self.system, step))
 
 
-def remove(core: Core, caller: Principal, system: str) -> Peer:
+@verb("remove_peer", OnePeer, action="peers", local=True)
+class RemovePeer(Verb, kw_only=True):
     """Remove a peer. Mail that waits for it stays until it is too old."""
-    authorize(caller, "peers")
-    key = fold(check_name(system, "system"))
-    gone: list[Peer] = []
 
-    def plan() -> Sequence[Write]:
-        gone[:] = [known_peer(core, system)]
-        return [put_record(PEER, key, None, find_record(core, PEER, key))]
+    system: Annotated[str, "the name of the other system"]
 
-    core.store.commit(plan)
-    return gone[0]
+    def run(self, core: Core, _principal: Principal) -> OnePeer:
+        key = fold(check_name(self.system, "system"))
+        gone: list[Peer] = []
+
+        def plan() -> Sequence[Write]:
+            gone[:] = [known_peer(core, self.system)]
+            return [put_record(PEER, key, None, find_record(core, PEER, key))]
+
+        core.store.commit(plan)
+        return OnePeer(gone[0])
 
 
 # -- proof of a calling peer
@@ -368,32 +424,45 @@ def _check_permission(scope: str, allowed: tuple[str, ...]) -> None:
 # -- mounts: mail folders of other programs as systems. A running server links them.
 
 
-def mount(
-    core: Core, caller: Principal, system: str, place: str, exposure: Exposure = "all", *, ours: str, room: str
-) -> Peer:
-    """Make the room at `place` a system. `ours` is the name of this room, `room` its own address."""
-    _check_place(place, room)
-    for other in all_peers(core).values():
-        if other.place and _same(other.place, place) and other.system.lower() != system.lower():
-            hint = f"postroom unmount {other.system}"
-            raise NameTaken(f"{place} is mounted as {other.system!r}", field="place", hint=hint)
+@verb("mount", OnePeer, action="peers", local=True)
+class Mount(Verb, kw_only=True):
+    """Make the room of another program a system."""
 
-    def step(before: Peer | None) -> Peer:
-        if before is not None and not before.place:
-            hint = f"another name, or postroom peers remove {system}"
-            raise Conflict(f"{system!r} is a peer that is no folder", field="as", hint=hint)
-        kept = before or Peer(system=system, auth="none", is_mount=True, relays_to=True)
-        return replace(kept, place=place, exposure=exposure, tags=())
+    system: Annotated[str, "what it is called here"]
+    place: Annotated[str, "the address of that room"]
+    exposure: Annotated[Exposure, "which of our agents it sees and reaches"] = "all"
+    ours: Annotated[str, "the name of this room"]
+    room: Annotated[str, "the address of this room"]
 
-    return change(core, caller, system, step, ours=ours)
+    def run(self, core: Core, _principal: Principal) -> OnePeer:
+        system, place = self.system, self.place
+        _check_place(place, self.room)
+        for other in all_peers(core).values():
+            if other.place and _same(other.place, place) and other.system.lower() != system.lower():
+                hint = f"postroom unmount {other.system}"
+                raise NameTaken(f"{place} is mounted as {other.system!r}", field="place", hint=hint)
+
+        def step(before: Peer | None) -> Peer:
+            if before is not None and not before.place:
+                hint = f"another name, or postroom peers remove {system}"
+                raise Conflict(f"{system!r} is a peer that is no folder", field="as", hint=hint)
+            kept = before or Peer(system=system, auth="none", is_mount=True, relays_to=True)
+            return replace(kept, place=place, exposure=self.exposure, tags=())
+
+        return OnePeer(change(core, system, step, ours=self.ours))
 
 
-def mounted(core: Core, system: str) -> Peer:
-    """Return the mount of this name, or raise Missing."""
-    found = known_peer(core, system)
-    if not found.place:
-        raise Missing(f"{system!r} is no mounted folder", field="system", hint=f"postroom peers remove {system}")
-    return found
+@verb("unmount", OnePeer, action="peers", local=True)
+class Unmount(Verb, kw_only=True):
+    """Remove a mounted folder from the systems. The folder stays as it is."""
+
+    system: Annotated[str, "what it is called here"]
+
+    def run(self, core: Core, principal: Principal) -> OnePeer:
+        if not known_peer(core, self.system).place:
+            hint = f"postroom peers remove {self.system}"
+            raise Missing(f"{self.system!r} is no mounted folder", field="system", hint=hint)
+        return RemovePeer(system=self.system).run(core, principal)
 
 
 def _check_place(place: str, room: str) -> None:
@@ -418,14 +487,27 @@ _GIVES_WAY = "made"  # a name made here, until a server's name is known or it wa
 _DIGITS = 8  # random digits: two rooms of one network must not get the same name
 
 
-def system_id(core: Core, caller: Principal, configured: str = "", *, gives_way: bool = False) -> str:
-    """Return the name of this room, the same from every process and after every restart.
+class System(Struct):
+    """The name of this room among other systems."""
+
+    system: str
+
+
+@verb("system", System, action="room", local=True)
+class GetSystem(Verb, kw_only=True):
+    """Return the name of this room, the same from every process and after every restart."""
+
+    def run(self, core: Core, _principal: Principal) -> System:
+        return System(system_id(core))
+
+
+def system_id(core: Core, *, gives_way: bool = False) -> str:
+    """Return the name of this room; it gets one if it has none.
 
     `gives_way`: a name that has to be made now may be replaced by that of the MAP server we are about to link to.
     """
-    authorize(caller, "room")
-    if configured:
-        return check_agent(configured, "system")
+    if core.system:
+        return check_agent(core.system, "system")
     found = find_record(core, SYSTEM, EVERYONE)
     if found is None:
         core.store.commit(lambda: _first(core, gives_way=gives_way))
@@ -439,10 +521,10 @@ def is_ours(core: Core, system: str) -> bool:
     return same_name(system, core.system or (_name(found) if found else ""))
 
 
-def announced(core: Core, caller: Principal, configured: str = "") -> str:
+def announced(core: Core) -> str:
     """Return the name of this room to announce it to others: from now on it stays."""
-    name = system_id(core, caller, configured)
-    found = None if configured else find_record(core, SYSTEM, EVERYONE)
+    name = system_id(core)
+    found = None if core.system else find_record(core, SYSTEM, EVERYONE)
     if found is None or not _may_give_way(found):
         return name
 
@@ -451,12 +533,11 @@ def announced(core: Core, caller: Principal, configured: str = "") -> str:
         return [put_record(SYSTEM, EVERYONE, _name(held), held)] if held and _may_give_way(held) else []
 
     core.store.commit(plan)
-    return system_id(core, caller)
+    return system_id(core)
 
 
-def adopt(core: Core, caller: Principal, name: str) -> str:
+def adopt(core: Core, name: str) -> str:
     """Take the name of a MAP server, unless a name is kept already; return the name in force."""
-    authorize(caller, "room")
     value = {_OF_SERVER: check_agent(name, "system")}
 
     def plan() -> Sequence[Write]:

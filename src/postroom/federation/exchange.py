@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from ..core import links as core_links
 from ..core import outbox
 from ..core import peers as core_peers
-from ..core.authorize import OWNER
 from ..errors import PostroomError, Resync
 from ..formats.map import ANNOUNCE
 from ..model.names import ANYWHERE, fold, system_of
@@ -101,7 +100,7 @@ class Exchange:
     @cached_property
     def local(self) -> LocalSystem:
         """Our own name and certificate. The name is fixed when the first peer needs it."""
-        system = core_peers.announced(self.core, OWNER, self.core.system)
+        system = core_peers.announced(self.core)
         return LocalSystem(system=system, **self._certificate_files)
 
     @property

@@ -117,10 +117,10 @@ def introduce(core: Core, system: str, here: str) -> None:
     if held is not None and not _mounts_us(held):
         text = f"the room has a peer {here!r} of its own"
         raise Conflict(text, field="place", hint=f"there: postroom peers remove {here}")
-    core_peers.adopt(core, OWNER, system)
+    core_peers.adopt(core, system)
     host = Peer(system=here, is_mount=True, exposure="all", relays_for=(EVERYWHERE,))
     if held != host:
-        core_peers.put(core, OWNER, host, ours=system)
+        core_peers.change(core, here, lambda _: host, ours=system)
 
 
 def forget(peer: Peer, here: str) -> bool:
@@ -131,7 +131,9 @@ def forget(peer: Peer, here: str) -> bool:
         with open_room(peer.place) as room:
             held = core_peers.peer(room.core, here)
             if held is not None and _mounts_us(held):
-                core_peers.remove(room.core, OWNER, here)  # first: a server may be showing some just now
+                core_peers.RemovePeer(system=here).run(
+                    room.core, OWNER
+                )  # first: a server may be showing some just now
             exposure.show(room.core, here, [])
     except (PostroomError, OSError):
         return False

@@ -238,6 +238,8 @@ def encoders() -> dict[type, Callable[[Any], Any]]:
     from ..core.work import Claimed, Revived, Settled  # noqa: PLC0415
     from ..model.agent import Agent  # noqa: PLC0415
     from ..model.alert import Rung  # noqa: PLC0415
+    from ..model.peer import Peer  # noqa: PLC0415
+    from ..model.peer import shown as shown_peer  # noqa: PLC0415
     from ..model.record import Change, Cursor  # noqa: PLC0415
     from ..model.report import Diagnosis, Stats, Trace  # noqa: PLC0415
     from ..model.task import Escalation  # noqa: PLC0415
@@ -256,6 +258,7 @@ def encoders() -> dict[type, Callable[[Any], Any]]:
         Found: plain_found,
         FoundTask: plain_task,
         Message: plain_message,
+        Peer: lambda peer: to_plain(shown_peer(peer)),
         Receipt: plain_receipt,
         Revived: plain_revived,
         Rung: plain_rung,

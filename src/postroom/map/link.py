@@ -145,7 +145,7 @@ class MapLink:
         self._executor = executor
         self._options = options
         core = self._core = executor.core
-        name = peers.system_id(core, link_directory.LINK, core.system, gives_way=True)
+        name = peers.system_id(core, gives_way=True)
         self._memory = LinkMemory(core, options.server, name)
         self._woken = asyncio.Event()
         self._sender = LinkSender(executor)

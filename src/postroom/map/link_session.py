@@ -297,7 +297,7 @@ class LinkSession:
         name = clean(server.name)
         self._memory.set_system(name or "map")
         if name and not server.is_postroom and not self._core.system:
-            peers.adopt(self._core, link_directory.LINK, name)
+            peers.adopt(self._core, name)
 
     async def _sync_directories(self, rpc: RpcConnection) -> None:
         # First: an agent that writes to ours, once they are registered there, must be known by name.

@@ -96,7 +96,7 @@ def _near(core: Core, address: Address) -> Iterator[str]:
 
     It is this one, a linked MAP server, or one that a peer leads to.
     """
-    own = system_id(core, OWNER, core.system) if address.remote else ""
+    own = system_id(core) if address.remote else ""
     linked = _linked_systems(core) if address.remote else frozenset()
     for one in address.remote:
         if one.system not in {own, *linked} or not one.agent:

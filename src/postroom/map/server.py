@@ -129,7 +129,7 @@ class MapServer:
     @property
     def system(self) -> str:
         """The name of the room that clients get."""
-        return peers.announced(self.executor.core, OWNER, self.executor.core.system)
+        return peers.announced(self.executor.core)
 
     def speak_lines(self, connection: Connection, line: bytes | None) -> MapLines | None:
         """Return a MAP speaker for a connection at the Unix socket, if its first line asks for MAP."""

@@ -15,7 +15,6 @@ from msgspec import UNSET
 from msgspec.structs import asdict
 
 from ..core import inbox, outbox, threads
-from ..core.authorize import OWNER
 from ..core.peers import system_id
 from ..core.verb import checked_mailbox, given, perform, verb
 from ..errors import Invalid, PostroomError, UnknownAgent
@@ -100,7 +99,7 @@ class Send(ForeignVerb, kw_only=True, rename={"from_": "from"}):
         if self.in_reply_to is None:
             fields.setdefault("scope", core.default_scope)
         # Without a name it is the server itself, by the name of its system.
-        writer = self.named() or principal.agent or system_id(core, OWNER, core.system)
+        writer = self.named() or principal.agent or system_id(core)
         try:
             return {"messageId": room_of(core, principal).mailbox(writer).send(**fields).id}
         except PostroomError as refused:

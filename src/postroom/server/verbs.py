@@ -16,6 +16,7 @@ from ..core import (
     escalation,
     inbox,
     messages,
+    peers,
     retention,
     search,
     stats,
@@ -189,6 +190,7 @@ ROOM_ROWS = (
     of_verb(tokens.ListTokens),
     of_verb(tokens.RevokeToken),
     of_verb(webhooks.ListWebhooks),
+    of_verb(peers.ListPeers),
 )  # fmt: skip
 
 
