@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ..core.agents import Agents
     from ..core.messages import Receipt
     from ..core.tasks import FoundTask
-    from ..core.waiting import Entry
     from ..core.tokens import Token
+    from ..core.waiting import Entry
     from ..core.work import Claimed, Revived, Settled
     from ..letter import Letter, Work
     from ..model.agent import Agent
@@ -233,8 +233,8 @@ def encoders() -> dict[type, Callable[[Any], Any]]:
     from ..core.agents import Agents  # noqa: PLC0415
     from ..core.messages import Receipt  # noqa: PLC0415
     from ..core.tasks import FoundTask  # noqa: PLC0415
-    from ..core.waiting import Entry  # noqa: PLC0415
     from ..core.tokens import Token  # noqa: PLC0415
+    from ..core.waiting import Entry  # noqa: PLC0415
     from ..core.work import Claimed, Revived, Settled  # noqa: PLC0415
     from ..model.agent import Agent  # noqa: PLC0415
     from ..model.alert import Rung  # noqa: PLC0415

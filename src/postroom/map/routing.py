@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ..core import agents as core_agents
 from ..core import messages, outbox
-from ..core.authorize import OWNER, authorize
+from ..core.authorize import authorize
 from ..core.messages import Receipt
 from ..core.peers import all_peers, system_id
 from ..core.validation import check_count

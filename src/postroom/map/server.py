@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import __version__
 from ..core import agents as core_agents
 from ..core import peers
-from ..core.authorize import OWNER
 from ..core.presentation import one_line
 from ..core.verb import parameters, perform, snake
 from ..errors import NameTaken, QuotaFull

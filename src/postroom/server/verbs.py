@@ -23,8 +23,8 @@ from ..core import (
     tasks,
     templates,
     threads,
-    waiting,
     tokens,
+    waiting,
     webhooks,
     work,
 )
