@@ -61,7 +61,7 @@ async def _forward_async(room: Room, letter: Letter) -> None:
 
 
 def _by_wire(room: Room, letter: Letter) -> None:
-    params = {"agent_id": "bob", "message_id": letter.id, "to": "carol"}
+    params = {"agent_id": "bob", "id": letter.id, "to": "carol"}
     assert "done" == carried_out(room, OWNER, METHODS["mail/forward"], params)["told"]
 
 
