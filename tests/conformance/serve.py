@@ -11,19 +11,19 @@ from typing import Any
 import uvicorn
 
 import postroom
-from postroom.mcp.http import ROOM, asgi
+from postroom.mcp.http import PRINCIPAL, asgi
 from postroom.server.executor import Executor
 from tests.conformance.fixtures import Fixtures
 
 
 async def main() -> None:
     with postroom.open("memory:") as room, socket.create_server(("127.0.0.1", 0)) as listening:
-        executor = Executor(room)
+        executor = Executor(room.core)
         app = asgi(executor, "0", agent="tester", providers=[Fixtures()])
 
         async def known(scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] == "http":
-                await app({**scope, ROOM: room}, receive, send)
+                await app({**scope, PRINCIPAL: room.principal}, receive, send)
 
         async with app.running():
             config = uvicorn.Config(known, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)

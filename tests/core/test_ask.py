@@ -125,7 +125,7 @@ def test_over_a_wire_nothing_yet_is_an_answer_without_a_letter(room: Room) -> No
 
 def test_a_call_over_a_wire_waits_and_may_be_repeated(room: Room) -> None:
     async def scene() -> None:
-        executor = Executor(room)
+        executor = Executor(room.core)
         params = {"agent_id": "ann", "to": "bob", "body": "?", "timeout": PATIENCE, "key": "q"}
         try:
             asked = [asyncio.ensure_future(executor.call(OWNER, "ask", params)) for _ in range(3)]

@@ -228,7 +228,7 @@ def test_a_fault_of_ours_is_answered_and_the_letter_waits() -> None:
             raise ZeroDivisionError(params)
 
     async def ask(room: Room) -> dict[str, Any]:
-        executor = Executor(room)
+        executor = Executor(room.core)
         try:
             serving = Faulty(executor, Link(Peer(system="near"), lambda: None), "here")
             return await serving.answer("map/federation/find", {"agent": "ann"})
@@ -319,7 +319,7 @@ def test_who_tells_faster_than_is_noted_fills_no_memory() -> None:
             return {}
 
     async def announce(room: Room) -> None:
-        executor = Executor(room)
+        executor = Executor(room.core)
         serving = Counting(executor, Link(Peer(system="near"), lambda: None), "here")
         for n in range(1000):
             serving.notified("map/federation/announce", {"exposure": {"agents": [n]}})

@@ -41,7 +41,7 @@ def events_of(factory: RoomFactory, since: Any, by: str | None = None, step: int
         changes, since = store.changes(since, step)
         if not changes:
             return results
-        results += events(room, LoadedChanges(room, changes))
+        results += events(room.principal, LoadedChanges(room.core, changes))
 
 
 def types(results: list[Event]) -> list[str]:
@@ -98,9 +98,7 @@ def test_an_agent_hears_of_what_it_sent_or_received(factory: RoomFactory) -> Non
     ][-2:]
     assert [] == events_of(factory, start, "eve")
     changes, _ = factory.store.changes(start, 100)
-    assert [] == events(
-        factory.room(Principal("nobody")), LoadedChanges(factory.room(Principal("nobody")), changes)
-    )
+    assert [] == events(Principal("nobody"), LoadedChanges(factory.room(Principal("nobody")).core, changes))
 
 
 def test_who_left_hears_of_it_and_of_nothing_after(factory: RoomFactory) -> None:
@@ -144,7 +142,7 @@ def test_what_is_deleted_by_now_is_reported_to_nobody(factory: RoomFactory) -> N
     room.mailbox("bob").check()[0].ack()
     factory.clock.advance(10)
     room.purge(older_than=1)
-    assert [] == events(room, LoadedChanges(room, changes))
+    assert [] == events(room.principal, LoadedChanges(room.core, changes))
 
 
 def test_a_filter_narrows(factory: RoomFactory) -> None:

@@ -58,7 +58,7 @@ def push(room: Room, act: Callable[[Executor], object]) -> None:
     """While it runs, `act` is done on a thread of its own."""
 
     async def both() -> None:
-        executor = Executor(room)
+        executor = Executor(room.core)
         pushing = asyncio.ensure_future(WebhookService(executor).run())
         try:
             await asyncio.to_thread(act, executor)

@@ -145,7 +145,7 @@ async def hosted(host: Host) -> AsyncIterator[Host]:
 async def linked(host: Host, folder: Path, **wants: str) -> AsyncIterator[postroom.Room]:
     """A room with a link to it; not waited for."""
     with postroom.open(folder / "room.db", durability="process", backoff_first=0) as room:
-        executor = Executor(room)
+        executor = Executor(room.core)
         broker = Broker(executor)
         link = MapLink(executor, LinkOptions(server=host.url, name="berlin", **wants))
         broker.listeners.append(link.emitted)

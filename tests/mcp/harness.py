@@ -40,7 +40,7 @@ class Harness:
 
     def __init__(self, room: postroom.Room) -> None:
         self.room = room
-        self.executor = Executor(room)
+        self.executor = Executor(room.core)
 
     @asynccontextmanager
     async def client(

@@ -19,7 +19,7 @@ from postroom.core import tokens
 from postroom.core.authorize import Principal, agent_principal
 from postroom.core.verb import perform
 from postroom.mcp import http as mcp_http
-from postroom.mcp.http import ROOM, asgi
+from postroom.mcp.http import PRINCIPAL, asgi
 from postroom.server.broker import Broker
 from postroom.server.callers import PrincipalCalls
 from tests.mcp.harness import MODES, Harness, ask, harness, refused, run
@@ -46,7 +46,7 @@ async def serving(opened: Harness) -> AsyncIterator[str]:
     async def rim(scope: Any, receive: Any, send: Any) -> None:
         name = dict(scope["headers"]).get(b"x-agent", b"").decode()
         principal = KNOWN.get(name) or (agent_principal(name) if name else None)
-        known = {ROOM: opened.room.acting_as(principal)} if principal else {}
+        known = {PRINCIPAL: principal} if principal else {}
         await app({**scope, **known}, receive, send)
 
     with socket.create_server(("127.0.0.1", 0)) as listening:

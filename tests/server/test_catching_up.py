@@ -51,7 +51,7 @@ def test_what_they_missed_is_found_once_and_each_hears_all_of_it(monkeypatch: py
 
     async def story() -> None:
         with postroom.open("memory:") as room:
-            executor = Executor(room)
+            executor = Executor(room.core)
             broker, reader = Broker(executor), Reader()
             caller = Caller(executor, broker, push=reader.push)
             ids = [

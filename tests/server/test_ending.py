@@ -46,7 +46,7 @@ def test_a_thread_whose_caller_gave_up_is_still_at_work(tmp_path: Path) -> None:
 
     async def story() -> None:
         with postroom.open(tmp_path / "room.db", durability="process") as room:
-            executor = Executor(room)
+            executor = Executor(room.core)
             begun, go = threading.Event(), threading.Event()
 
             def look_long() -> None:

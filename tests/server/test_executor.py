@@ -18,9 +18,10 @@ import pytest
 import postroom
 from postroom.app import app
 from postroom.app.app import JsonFormatter
-from postroom.core.authorize import agent_principal
+from postroom.core.authorize import OWNER, agent_principal
 from postroom.core.verb import from_params
 from postroom.errors import PostroomError, StoreBusy
+from postroom.room import room_of
 from postroom.server import broker, events, executor
 from postroom.server.broker import INITIAL_SLICE, Broker
 from postroom.server.callers import Caller
@@ -45,7 +46,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 @asynccontextmanager
 async def opened(folder: Path) -> AsyncIterator[Executor]:
     with postroom.open(folder / "room.db", durability="process") as room:
-        executor = Executor(room)
+        executor = Executor(room.core)
         yield executor
         await executor.close()
 
@@ -100,7 +101,7 @@ def test_a_fault_while_making_safe_is_reported_to_everybody(
         async with opened(tmp_path) as executor:
             monkeypatch.setattr(Batch, "_make_safe", broken)
             params = {"agent_id": "a", "to": "b", "body": "x"}
-            calls = [executor.call(executor.room.principal, "send", params) for _ in range(3)]
+            calls = [executor.call(OWNER, "send", params) for _ in range(3)]
             for end in await asyncio.gather(*calls, return_exceptions=True):
                 assert isinstance(end, PostroomError)
             monkeypatch.undo()
@@ -149,7 +150,7 @@ def test_who_is_alone_is_served_at_once_and_with_all_it_says_together(
             def send(caller: object, times: int = 1) -> list[JobFuture]:
                 calls: list[JobFuture] = []
                 request = from_params(find_verb("send"), message)
-                look = partial(answer, executor.room.core, executor.room.principal, request)
+                look = partial(answer, executor.core, OWNER, request)
                 once = partial(executor.carry_out, request, look, caller=caller)
                 executor.submit_from(caller, lambda: calls.extend(once() for _ in range(times)))
                 return calls
@@ -180,9 +181,10 @@ def test_what_cannot_be_written_together_is_written_one_by_one(
         async with opened(tmp_path) as executor:
             monkeypatch.setattr(Joint, "_commit", full)
             params = {"agent_id": "a", "to": "b", "body": "x"}
-            calls = [executor.call(executor.room.principal, "send", params) for _ in range(3)]
+            calls = [executor.call(OWNER, "send", params) for _ in range(3)]
             result = await asyncio.gather(*calls)
-            assert 3 == executor.room.mailbox("b").counts()["total"] == len({one["id"] for one in result})
+            unread = room_of(executor.core, OWNER).mailbox("b").counts()["total"]
+            assert 3 == unread == len({one["id"] for one in result})
 
     run(story())
 
@@ -193,15 +195,15 @@ def test_a_wait_that_was_given_up_never_looks_again(tmp_path: Path) -> None:
             await executor.submit(lambda: time.sleep(0.01))  # what follows such a one is done beside the loop
             blocked = [executor.submit(lambda: time.sleep(0.1)), executor.submit(int)]
             await asyncio.sleep(0)
-            call = executor.call(executor.room.principal, "wait", {"agent_id": "b", "timeout": 9.0})
+            call = executor.call(OWNER, "wait", {"agent_id": "b", "timeout": 9.0})
             wait = asyncio.ensure_future(call)
             await asyncio.sleep(0)
-            executor.room.mailbox("a").send("b", "x")
+            room_of(executor.core, OWNER).mailbox("a").send("b", "x")
             await asyncio.sleep(0)
             wait.cancel()
             await asyncio.gather(*blocked)
             await executor.submit(int)
-            assert 1 == executor.room.mailbox("b").counts()["total"]
+            assert 1 == room_of(executor.core, OWNER).mailbox("b").counts()["total"]
 
     run(story())
 
@@ -252,9 +254,9 @@ def test_who_is_not_concerned_costs_nothing(tmp_path: Path, monkeypatch: pytest.
     request: list[str] = []
     original = events._events_of_letter
 
-    def counted(room: Any, *words: Any) -> Any:
-        request.append(room.principal.agent)
-        return original(room, *words)
+    def counted(principal: Any, *words: Any) -> Any:
+        request.append(principal.agent)
+        return original(principal, *words)
 
     async def story() -> None:
         async with opened(tmp_path) as executor:
@@ -263,7 +265,7 @@ def test_who_is_not_concerned_costs_nothing(tmp_path: Path, monkeypatch: pytest.
                 subscribe(executor, broker, name, received)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(events, "_events_of_letter", counted)
-            executor.room.mailbox("ann").send("bob", "x")
+            room_of(executor.core, OWNER).mailbox("ann").send("bob", "x")
             await until(1, received)
             broker.close()
 
@@ -279,8 +281,8 @@ def test_to_emit_costs_the_same_however_many_agents_there_are(
     async def story() -> None:
         async with opened(tmp_path) as executor:
             for number in range(20):
-                executor.room.mailbox(f"a{number}").register(scopes=["team"])
-            executor.room.mailbox("joe").register(scopes=["apart"])
+                room_of(executor.core, OWNER).mailbox(f"a{number}").register(scopes=["team"])
+            room_of(executor.core, OWNER).mailbox("joe").register(scopes=["apart"])
             broker, received = Broker(executor), list[str]()
             for name in ("a1", "joe", "eve"):
                 Caller(
@@ -289,7 +291,7 @@ def test_to_emit_costs_the_same_however_many_agents_there_are(
             for one in broker._subscriptions():
                 broker._resume_later(one)
             await asyncio.sleep(0.02)
-            store = type(executor.room.core.store)
+            store = type(executor.core.store)
             records = store.records
 
             def counted(*words: Any) -> Any:
@@ -326,7 +328,7 @@ def test_a_fault_of_ours_loses_no_event(tmp_path: Path, monkeypatch: pytest.Monk
             subscribe(executor, broker, "bob", received)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(events, "events", faulty)
-            sent = [executor.room.mailbox("ann").send("bob", str(n)).id for n in range(3)]
+            sent = [room_of(executor.core, OWNER).mailbox("ann").send("bob", str(n)).id for n in range(3)]
             await until(3, received)
             assert sent == [event["data"]["id"] for event in received]
             broker.close()

@@ -174,12 +174,17 @@ def test_a_program_at_the_socket_hears_the_same(paced: running.Daemon) -> None:
 
 
 PLANTED = """
-from postroom.room import Room
+from msgspec.structs import replace
 
-def forgetful(self, principal):
-    return Room(self.core.store, self.settings, clock=self.core.clock, principal=principal)
+from postroom.core.core import SenderRates
+from postroom.server import callers
 
-Room.acting_as = forgetful  # every caller begins anew
+usual = callers.authorised
+
+def forgetful(core, principal, request):
+    return usual(replace(core, rates=SenderRates()), principal, request)
+
+callers.authorised = forgetful  # every caller begins anew
 """
 
 

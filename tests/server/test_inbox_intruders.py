@@ -190,7 +190,7 @@ async def write_files(
     room: postroom.Room, inboxes: Path, is_done: Callable[[], bool], kind: type[InboxFolder]
 ) -> None:
     """Until that is so."""
-    executor = Executor(room)
+    executor = Executor(room.core)
     carrier = inbox_files.InboxFileWriter(executor, str(inboxes))
     carrier.folder = kind(str(inboxes))
     writing = asyncio.ensure_future(carrier.run())

@@ -15,7 +15,7 @@ from postroom.core.authorize import OWNER, agent_principal
 from postroom.formats.mail import turn_record
 from postroom.model.message import Message
 from postroom.model.query import LetterQuery
-from postroom.room import Room
+from postroom.room import Room, room_of
 from postroom.server import mail
 from postroom.server.broker import Broker
 from postroom.server.callers import Caller
@@ -57,15 +57,15 @@ def test_who_hears_of_a_long_conversation_is_found_out_beside_the_loop(
 
     async def story() -> None:
         async with opened(tmp_path) as executor:
-            talk_much(executor.room)
+            talk_much(room_of(executor.core, OWNER))
             broker, result, stranger = Broker(executor), list[str](), list[str]()
             subscribed(executor, broker, "eve", result)
             subscribed(executor, broker, "joe", stranger)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(conversations, "is_notified", noted)
-            await executor.run_slow(lambda: conversations.join(executor.room.core, OWNER, LONG, "zoe"))
+            await executor.run_slow(lambda: conversations.join(executor.core, OWNER, LONG, "zoe"))
             await until(1, result)
-            executor.room.mailbox("ann").send("joe", "x")
+            room_of(executor.core, OWNER).mailbox("ann").send("joe", "x")
             await until(2, stranger)
             assert ["mail.participant.joined"] == result
             assert ["message.sent", "mail.turn.added"] == stranger
@@ -87,7 +87,7 @@ def test_a_conversation_that_is_opened_over_many_letters_is_reported_beside_the_
 
     async def story() -> None:
         async with opened(tmp_path) as executor:
-            talk_much(executor.room)
+            talk_much(room_of(executor.core, OWNER))
             broker, result = Broker(executor), list[str]()
             subscribed(executor, broker, None, result)
             await asyncio.sleep(0.02)
@@ -95,7 +95,7 @@ def test_a_conversation_that_is_opened_over_many_letters_is_reported_beside_the_
                 conversations, "view_of", noted
             )  # what tells of it asks there, and who opens it does not
             opening = conversations.ConversationRequest(id=LONG)
-            await executor.run_slow(lambda: conversations.create(executor.room.core, OWNER, opening))
+            await executor.run_slow(lambda: conversations.create(executor.core, OWNER, opening))
             await until(1, result)
             assert ["mail.created"] == result
             broker.close()
@@ -113,13 +113,13 @@ def test_what_is_emitted_meanwhile_is_received_after_it(tmp_path: Path, monkeypa
 
     async def story() -> None:
         async with opened(tmp_path) as executor:
-            talk_much(executor.room)
-            executor.room.mailbox("eve").register(scopes=["default"])
+            talk_much(room_of(executor.core, OWNER))
+            room_of(executor.core, OWNER).mailbox("eve").register(scopes=["default"])
             broker, result = Broker(executor), list[str]()
             subscribed(executor, broker, "eve", result)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(conversations, "is_notified", slow)
-            await executor.run_slow(lambda: conversations.join(executor.room.core, OWNER, LONG, "zoe"))
+            await executor.run_slow(lambda: conversations.join(executor.core, OWNER, LONG, "zoe"))
             await asyncio.sleep(0.05)
             broker.publish({"event": {"type": "build.done"}}, "ann")
             await asyncio.sleep(0.02)

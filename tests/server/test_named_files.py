@@ -127,7 +127,7 @@ def test_verbs_of_ours_are_known() -> None:
 @pytest.mark.parametrize("name", TOOLS)
 def test_no_tool_opens_a_path(name: str) -> None:
     async def call(room: Room, params: dict[str, Any]) -> Any:
-        executor = Executor(room)
+        executor = Executor(room.core)
         broker = Broker(executor)
         try:
             caller = ToolCaller(partial(PrincipalCalls(executor, broker).call, OWNER), usual="alice")

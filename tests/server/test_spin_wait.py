@@ -89,7 +89,7 @@ def test_nobody_is_waited_for_longer_than_a_moment(
 def test_nobody_is_waited_for_while_there_is_something_else_to_do(tmp_path: Path) -> None:
     async def story() -> None:
         with postroom.open(tmp_path / "room.db", durability="process") as room:
-            executor, ann, bob = Executor(room), object(), object()
+            executor, ann, bob = Executor(room.core), object(), object()
 
             def ask(caller: object) -> JobFuture:
                 return executor.submit(lambda: "done", caller)

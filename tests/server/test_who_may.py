@@ -158,7 +158,7 @@ def carried_out(room: Room, principal: Principal, method: type[Verb], params: di
     """One call, as a daemon carries it out; its reply."""
 
     async def call() -> Any:
-        executor = Executor(room)
+        executor = Executor(room.core)
         broker = Broker(executor)
         action = Action(method.declaration().name, params)
         try:
@@ -543,7 +543,7 @@ def tool_outcome(name: str, who: Callable[[Room], Principal]) -> str:
     """done, or the name of an error, of a tool that is asked about alice."""
 
     async def call(room: Room, principal: Principal, params: dict[str, Any]) -> None:
-        executor = Executor(room)
+        executor = Executor(room.core)
         broker = Broker(executor)
         try:
             verbs = partial(PrincipalCalls(executor, broker).call, principal)

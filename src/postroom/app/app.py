@@ -351,7 +351,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     system = peers.system_id(room.core, gives_way=is_linked)
     if changed := app_options.apply(room.core, options.peers, system):
         log.info("peers are as their file says", extra={"file": options.peers or None, "changed": changed})
-    executor = Executor(room)
+    executor = Executor(room.core)
     # The stack unwinds in reverse order: this runs after `executor.close`, before the room is closed.
     stack.callback(_exit_if_busy, executor)
     stack.push_async_callback(executor.close)
@@ -382,7 +382,9 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     stack.push_async_callback(_end, janitor)
     stack.push_async_callback(_end, asyncio.ensure_future(WebhookService(executor).run()))
     if options.inboxes:
-        writer = InboxFileWriter(executor, options.inboxes)
+        writer = InboxFileWriter(
+            executor, options.inboxes, is_kept=not options.settings.store.startswith("memory:")
+        )
         stack.push_async_callback(_end, asyncio.ensure_future(writer.run()))
     link = make_map_link(executor, options)
     if link is not None:

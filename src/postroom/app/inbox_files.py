@@ -594,7 +594,7 @@ class InboxFileWriter:
     unread letters. A letter that was read before gets no line.
     """
 
-    def __init__(self, executor: Executor, folder: str) -> None:
+    def __init__(self, executor: Executor, folder: str, *, is_kept: bool = True) -> None:
         self._executor = executor
         self.core = executor.core
         self._store = self.core.store
@@ -602,7 +602,7 @@ class InboxFileWriter:
             folder, lambda name, n: notice_of(name, n, self.core.now().wall), warn=log.warning
         )
         self.folder.prepare()
-        self._is_kept = not executor.room.settings.store.startswith("memory:")
+        self._is_kept = is_kept  # does the room outlive this process?
         self._notified = asyncio.Event()
         self._number = -1  # of the last change that was written; -1: not known yet
         self._is_first = True  # may some lines of the next slice be there already?

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from ..core.core import Core
     from ..model.peer import Envelope
     from ..policy.limits import Limits
-    from ..room import Room
     from .link import Link
 
 
@@ -57,9 +56,8 @@ _ITS_OWN = frozenset({"store", "system", "file_root"})  # settings that each roo
 class MountedRoom:
     """The open room of a mounted folder. `host` is the system that has mounted it."""
 
-    def __init__(self, room: Room, system: str, host: str, place: str) -> None:
-        self.room = room
-        self.core = room.core
+    def __init__(self, core: Core, system: str, host: str, place: str) -> None:
+        self.core = core
         self.system = system
         self._host = host
         self._place = place
@@ -105,7 +103,7 @@ def open_mounted(peer: Peer, here: str, limits: Limits) -> MountedRoom:
     room = open_with(chosen_settings(peer.place, {**same, "system": peer.system}), SystemClock(), makes=False)
     try:
         introduce(room.core, peer.system, here)
-        return MountedRoom(room, peer.system, here, place)
+        return MountedRoom(room.core, peer.system, here, place)
     except BaseException:
         room.close()
         raise
@@ -237,7 +235,7 @@ class MountRunner:
         async with AsyncExitStack() as stack:
             folder = await self._executor.run_slow(partial(open_mounted, self._link.peer, self._here, limits))
             stack.push_async_callback(_close, folder)
-            executor = Executor(folder.room)
+            executor = Executor(folder.core)
             stack.push_async_callback(executor.close)
             await self._run_connection(folder, executor)
 
@@ -298,7 +296,7 @@ async def _until_cut(lost: asyncio.Event) -> None:
 
 async def _close(folder: MountedRoom) -> None:
     with suppress(PostroomError, OSError):
-        await asyncio.to_thread(folder.room.close)
+        await asyncio.to_thread(folder.core.store.close)
 
 
 async def _end(tasks: Sequence[asyncio.Future[None]]) -> None:

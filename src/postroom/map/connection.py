@@ -389,11 +389,11 @@ class MapConnection:
         if sum(caller.subscriptions for caller in self._callers()) >= MOST_SUBSCRIPTIONS:
             raise QuotaFull(f"{MOST_SUBSCRIPTIONS} subscriptions are enough", hint="map/unsubscribe from some")
         subscriber = self._subscriber()
-        self.server.check_subscriptions(subscriber.room.principal)
+        self.server.check_subscriptions(subscriber.principal)
         return subscriber.subscribe(params | self._mailbox_of_client())
 
     def subscriptions_of(self, who: Principal) -> int:
-        return sum(caller.subscriptions for caller in self._callers() if caller.room.principal == who)
+        return sum(caller.subscriptions for caller in self._callers() if caller.principal == who)
 
     def _mailbox_of_client(self) -> dict[str, str]:
         """Return the mailbox of a client without agents: it gets no mail, but events of letters to its name."""

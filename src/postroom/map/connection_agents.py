@@ -52,7 +52,7 @@ class ConnectionAgents:
         self.answers_pings = False  # has it answered any?
 
     def principal_of(self, agent: str) -> Principal:
-        return self.callers[agent].room.principal
+        return self.callers[agent].principal
 
     # -- registering
 

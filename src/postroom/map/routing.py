@@ -280,7 +280,7 @@ def replay(room: Room, params: dict[str, Any]) -> dict[str, Any]:
     is_past = id is None
     for _ in range(MOST_LOOKED_AT // SLICE):
         changes, after = store.changes(cursor, SLICE)
-        for event in events(room, LoadedChanges(room, changes)):
+        for event in events(principal, LoadedChanges(core, changes)):
             # Several events may share the number of one change: go on right behind the one that was named.
             if not is_past and event.number <= number:
                 is_past = event.id == id

@@ -1,7 +1,7 @@
 """MCP over streamable HTTP: the ASGI app for `/mcp`, and the sessions of its callers.
 
-The HTTP server authenticates the caller and leaves a room bound to it in the scope of each request, under
-`postroom.room`. Host and Origin are checked here as well.
+The HTTP server authenticates the caller and leaves its principal in the scope of each request, under
+`postroom.principal`. Host and Origin are checked here as well.
 
 The revision of 2025 has sessions, and its clients seldom end them. The SDK ends idle sessions and bounds all of
 them together, but one caller could take them all. So a caller that opens one too many loses the one it has not
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
     from ..core.authorize import Principal
-    from ..room import Room
     from .mail import Provider
 
 
@@ -104,7 +103,7 @@ class Sessions:
 
 # -- the app
 
-ROOM = "postroom.room"  # the key in the scope: a room that is bound to the caller
+PRINCIPAL = "postroom.principal"  # the key in the scope: who calls
 GONE = "postroom.gone"  # the key in the scope: an event that is set when the request is over
 _SESSION, _VERSION = b"mcp-session-id", b"mcp-protocol-version"
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -132,7 +131,7 @@ def asgi(
 
     def caller_of(ctx: ServerRequestContext[Any, Any]) -> Caller:
         request = ctx.request.scope  # type: ignore[union-attr] # over HTTP there always is a request
-        principal = request[ROOM].principal
+        principal = request[PRINCIPAL]
         call = partial(calls.call, principal)
         return Caller(call, agent=principal.agent, usual=agent, scope=scope, gone=request[GONE])
 
@@ -158,11 +157,11 @@ class App:
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        room: Room | None = scope.get(ROOM)
-        if room is None:
+        principal: Principal | None = scope.get(PRINCIPAL)
+        if principal is None:
             await _refuse(send, 401, "who are you?")
             return
-        caller = f"{room.principal.name} {room.principal.token}"
+        caller = f"{principal.name} {principal.token}"
         gone = asyncio.Event()
         user = AuthenticatedUser(AccessToken(token="", client_id=caller, scopes=[]))
         result = {**scope, "user": user, GONE: gone}

@@ -171,7 +171,7 @@ def run(serving: Coroutine[Any, Any, None]) -> None:
 
 async def serve_room(room: Room, version: str, *, agent: Who | None = None, scope: str | None = None) -> None:
     """Serve an open room."""
-    executor = Executor(room)
+    executor = Executor(room.core)
     try:
         await serve(partial(executor.call, room.principal), version, agent=agent, scope=scope)
     finally:

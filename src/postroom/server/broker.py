@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ..core.agents import is_member
-from ..core.inbox import check_cursor
+from ..core.inbox import check_cursor, current_cursor
 from ..core.tokens import effective_or_nobody, live_token
 from ..errors import Invalid, Missing, PostroomError, Resync
 from ..formats import events as event_codec
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ..core.core import Core
     from ..formats.events import Event
     from ..model.record import Change, Cursor
-    from ..room import Room
     from ..store.protocol import Watch
     from .events import EventFilter
     from .executor import Executor
@@ -52,30 +51,29 @@ class ChangeBatch:
     the last.
     """
 
-    def __init__(self, room: Room, changes: Sequence[Change], after: Cursor) -> None:
-        self._room = room
+    def __init__(self, core: Core, changes: Sequence[Change], after: Cursor) -> None:
+        self._core = core
         self.changes = changes
         self.after = after
         self._events: dict[Principal, list[Event] | None] = {}
 
     @cached_property
     def loaded(self) -> events.LoadedChanges:
-        return events.LoadedChanges(self._room, self.changes)
+        return events.LoadedChanges(self._core, self.changes)
 
-    def events_for(self, room: Room) -> list[Event] | None:
+    def events_for(self, principal: Principal) -> list[Event] | None:
         """Return the events this caller may see, or None after a bug: they are sent later."""
-        principal = room.principal
         if principal not in self._events:
-            self._events[principal] = find_events(room, self.loaded)
+            self._events[principal] = find_events(principal, self.loaded)
         return self._events[principal]
 
 
-def find_events(room: Room, loaded: events.LoadedChanges) -> list[Event] | None:
+def find_events(principal: Principal, loaded: events.LoadedChanges) -> list[Event] | None:
     """Return the events that this caller may see of some changes, or None after a bug."""
     try:
-        return events.events(room, loaded)
+        return events.events(principal, loaded)
     except Exception:  # boundary: a bug met for one subscriber must not stop the others
-        log.exception("events of %d changes could not be made for %s", len(loaded.changes), room.principal.name)
+        log.exception("events of %d changes could not be made for %s", len(loaded.changes), principal.name)
         return None
 
 
@@ -89,7 +87,8 @@ class Subscription:
     def __init__(
         self,
         id: str,
-        room: Room,
+        core: Core,
+        principal: Principal,
         push: Callable[[dict[str, Any]], bool],
         filter: EventFilter,
         since: Cursor,
@@ -97,7 +96,8 @@ class Subscription:
         mailbox: str | None = None,
     ) -> None:
         self.id = id
-        self.room = room
+        self._core = core
+        self.principal = principal
         self.push = push
         self.filter = filter
         self.cursor = since  # everything up to here was sent
@@ -155,7 +155,7 @@ class Subscription:
 
     def send_resync(self, cursor: Cursor) -> bool:
         """Send that some changes cannot be replayed, and go on from `cursor`. Return whether it was taken."""
-        now, known = milliseconds(self.room.core.now().wall), self.room.cursor()
+        now, known = milliseconds(self._core.now().wall), current_cursor(self._core, self.principal)
         event = {"id": f"{RESYNC}-{known.number}", "type": RESYNC, "timestamp": now, "data": {}}
         if not self._push_event(event, known):
             return False
@@ -196,7 +196,8 @@ class Broker:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._store = executor.room.core.store
+        self._core = executor.core
+        self._store = self._core.store
         self._loop = asyncio.get_running_loop()
         self._by_caller: dict[object, dict[str, Subscription]] = {}
         self._token_holders: dict[str, dict[object, Callable[[], None]]] = {}  # by id of the token, by caller
@@ -224,9 +225,11 @@ class Broker:
         value = params["since"] if params.get("since") is not None else params.get("replay_from")
         since, sent = self._start_position(value)
         id = f"sub-{next(self._numbers)}"
-        subscription = Subscription(id, caller.room, push, filter, since, sent, params.get(MAILBOX))
+        subscription = Subscription(
+            id, self._core, caller.principal, push, filter, since, sent, params.get(MAILBOX)
+        )
         own[subscription.id] = subscription
-        known = since if value is not None else caller.room.cursor()
+        known = since if value is not None else current_cursor(self._core, caller.principal)
         return {"subscriptionId": subscription.id, "cursor": str(known)}
 
     def _start_position(self, value: Any) -> tuple[Cursor, set[str]]:
@@ -272,7 +275,7 @@ class Broker:
     def update_rights(self, caller: Any) -> None:
         """Apply the new principal of a caller to its subscriptions."""
         for subscription in self._by_caller.get(caller, {}).values():
-            subscription.room = caller.room
+            subscription.principal = caller.principal
 
     def forget(self, caller: Any) -> None:
         self._drop(caller)
@@ -305,9 +308,9 @@ class Broker:
 
     def announce(self, event: Event) -> None:
         """Send an event that belongs to no change to its parties that subscribe now; without parties, to all."""
-        has_same_rights = cache(partial(_has_same_rights, self._executor.room.core))
+        has_same_rights = cache(partial(_has_same_rights, self._core))
         for subscription in self._subscriptions():
-            principal = subscription.room.principal
+            principal = subscription.principal
             if (not event.parties or principal.operator or principal.agent in event.parties) and has_same_rights(
                 principal
             ):
@@ -315,18 +318,18 @@ class Broker:
 
     def _publish(self, params: dict[str, Any], source: str) -> None:
         """Send an emitted event to operators and to the agents in its scope."""
-        core = self._executor.room.core
+        core = self._core
         event = event_codec.emitted_event(params, core.ids.token(), self._cursor.number, core.now().wall, source)
         is_inside = cache(lambda agent: is_member(core, agent, event.scope))
         for subscription in self._subscriptions():
-            principal = effective_or_nobody(subscription.room.core, subscription.room.principal)
+            principal = effective_or_nobody(core, subscription.principal)
             if principal.operator or (principal.agent is not None and is_inside(principal.agent)):
                 subscription.send_event(event)
         for listener in self.listeners:
             listener(event)
 
     def _now(self) -> datetime:
-        return self._executor.room.core.now().wall
+        return self._core.now().wall
 
     # -- changes of the room
 
@@ -364,7 +367,7 @@ class Broker:
 
     def _check_tokens(self, ids: set[str]) -> None:
         """End the subscriptions and connections of callers whose token was revoked."""
-        core = self._executor.room.core
+        core = self._core
         for id in ids & self._token_holders.keys():
             if live_token(core, id) is not None:
                 continue
@@ -377,13 +380,13 @@ class Broker:
         listening = [subscription for subscription in self._subscriptions() if not subscription.is_behind]
         if not listening:  # the store is watched for tokens alone
             return
-        batch = ChangeBatch(self._executor.room, changes, after)
+        batch = ChangeBatch(self._core, changes, after)
         for subscription in listening:
-            if batch.loaded.takes_long(subscription.room):
+            if batch.loaded.takes_long(subscription.principal):
                 subscription.held = deque(maxlen=MAX_HELD)
                 self._resume_later(subscription)
                 continue
-            found = batch.events_for(subscription.room)
+            found = batch.events_for(subscription.principal)
             if found is None:
                 self._resume_later(subscription, RETRY_SECONDS)
             else:
@@ -408,17 +411,17 @@ class Broker:
             return
         if not batch.changes:
             subscription.is_behind = False
-            if _has_same_rights(subscription.room.core, subscription.room.principal):
+            if _has_same_rights(self._core, subscription.principal):
                 subscription.send_held()
             subscription.held = None
             return
-        if batch.loaded.takes_long(subscription.room):  # on a thread: the loop serves the others
+        if batch.loaded.takes_long(subscription.principal):  # on a thread: the loop serves the others
             subscription.catching_up = asyncio.ensure_future(
-                self._executor.run_slow(partial(find_events, subscription.room, batch.loaded))
+                self._executor.run_slow(partial(find_events, subscription.principal, batch.loaded))
             )
             subscription.catching_up.add_done_callback(partial(self._caught_up, subscription, batch.after))
         else:
-            self._send_found(subscription, batch.events_for(subscription.room), batch.after)
+            self._send_found(subscription, batch.events_for(subscription.principal), batch.after)
 
     def _batch_at(self, cursor: Cursor, most: int) -> ChangeBatch:
         """Return the changes behind a cursor. Many subscribers may stand at the same cursor, so they are loaded
@@ -429,7 +432,7 @@ class Broker:
             self._loop.call_soon(self._batches.clear)
         if (cursor, most) not in self._batches:
             changes, after = self._store.changes(cursor, most)
-            self._batches[cursor, most] = ChangeBatch(self._executor.room, changes, after)
+            self._batches[cursor, most] = ChangeBatch(self._core, changes, after)
         return self._batches[cursor, most]
 
     def _caught_up(

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from ..core.authorize import Principal
     from ..core.verb import Verb
-    from ..room import Room
     from .broker import Broker
     from .executor import Executor
     from .protocol import Request
@@ -63,7 +62,7 @@ class Caller:
         self._broker = broker
         self._push = push
         self._expel = expel
-        self.room: Room = executor.room.acting_as(principal)
+        self.principal = principal
         self._waits: set[JobFuture] = set()  # calls that wait for mail
         self._has_new_subscription = False  # whose confirmation was not sent yet
         self._has_left = False
@@ -117,7 +116,7 @@ class Caller:
 
     def _run_checked(self, request: Verb) -> Any:
         """Carry out a request if the caller may still make it, and record that its agent is active."""
-        core, token = self.room.core, self.room.principal.token
+        core, token = self._executor.core, self.principal.token
         if token is not None and not tokens.is_live(core, token):
             raise NotAllowed("this token is not valid any more", field="token")
         principal = self._principal_of(request)
@@ -132,14 +131,14 @@ class Caller:
         """Publish an emitted event after the call has succeeded, and only then: a job may run twice."""
         if not done.cancelled() and done.exception() is None:
             agent = self._principal_of(request).agent or request.acting()
-            event = {"scope": self.room.core.default_scope} | given(request)
+            event = {"scope": self._executor.core.default_scope} | given(request)
             self._broker.publish(event, agent or tokens.OPERATOR)
 
     def _principal_of(self, request: Verb) -> Principal:
         """Return the principal that makes a request now: a caller without a token cannot act as an agent
         that has one.
         """
-        core, principal = self.room.core, self.room.principal
+        core, principal = self._executor.core, self.principal
         if not principal.heeds_seals or not tokens.sealed(core):
             return principal
         return tokens.effective_principal(core, principal, request.acting())
@@ -158,31 +157,31 @@ class Caller:
         if self._push is None:
             text = "a token is shown in the header of the request, and nowhere else"
             raise Invalid(text, field="method", hint="Authorization: Bearer pr_...")
-        principal = tokens.authenticate(self.room.core, token)
+        principal = tokens.authenticate(self._executor.core, token)
         self.become(principal)
         scopes = [tokens.OPERATOR] if principal.operator else sorted(principal.scopes or ())
         return {"agent_id": principal.agent, "scopes": scopes}
 
     def become(self, principal: Principal) -> None:
         """Act as another principal from now on: the caller has authenticated again."""
-        self.room = self.room.acting_as(principal)
+        self.principal = principal
         self._broker.update_rights(self)
         self._watch_token()
 
     def subscribe(self, params: dict[str, Any]) -> dict[str, Any]:
         if self._push is None:
             raise Invalid("nothing can be sent to this caller later", hint="use the socket, a WebSocket or SSE")
-        principal = tokens.effective_principal(self.room.core, self.room.principal)
+        principal = tokens.effective_principal(self._executor.core, self.principal)
         authorize(principal, "wait", principal.agent)  # which events it may see is decided for each
         self._has_new_subscription = True
         return self._broker.subscribe(self, self._push, params)
 
     def links(self) -> dict[str, Any]:
-        authorize(tokens.effective_principal(self.room.core, self.room.principal), "peers")
+        authorize(tokens.effective_principal(self._executor.core, self.principal), "peers")
         return {"links": [] if self._executor.links is None else self._executor.links.describe()}
 
     def ping_peer(self, system: str) -> Awaitable[dict[str, Any]]:
-        authorize(tokens.effective_principal(self.room.core, self.room.principal), "peers")
+        authorize(tokens.effective_principal(self._executor.core, self.principal), "peers")
         if self._executor.links is None:
             raise Invalid("there are no links to other systems here", hint='pip install "postroom[serve]"')
         return self._executor.links.ping(system)
@@ -219,8 +218,8 @@ class Caller:
             wait.cancel()
 
     def _watch_token(self) -> None:
-        if self._expel is not None and self.room.principal.token is not None:
-            self._broker.watch_token(self, self.room.principal, self._expel)
+        if self._expel is not None and self.principal.token is not None:
+            self._broker.watch_token(self, self.principal, self._expel)
 
 
 class PrincipalCalls:

@@ -1,7 +1,7 @@
 """Events: the changes of a room as one subscriber may see them, and the filters of subscriptions.
 
     changes, cursor = store.changes(cursor, 500)
-    for event in events(room.acting_as(caller), LoadedChanges(room, changes)): ...
+    for event in events(principal, LoadedChanges(core, changes)): ...
 
 A letter is `message.created`, and as a turn of its conversation `mail.turn.added`. A change to a conversation
 leaves a notice (`core/conversations.py`) that says what happened and when, not only the present state. So a
@@ -38,25 +38,28 @@ from ..model.thread import ConversationRecord
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from ..core.authorize import Principal
+    from ..core.core import Core
     from ..model.delivery import Delivery
     from ..model.message import Message
     from ..model.record import Change
-    from ..room import Room
 
 
 _SLICE = 500
 
 
-def events(room: Room, loaded: LoadedChanges) -> list[Event]:
+def events(principal: Principal, loaded: LoadedChanges) -> list[Event]:
     """Return the events of these changes that this caller may see, in their order."""
-    if tokens.effective_or_nobody(room.core, room.principal) is not room.principal:
+    if tokens.effective_or_nobody(loaded.core, principal) is not principal:
         return []  # a token was made since for the agent as which the caller acts without one
-    if not loaded.concerns(room):
+    if not loaded.concerns(principal):
         return []
     results: list[Event] = []
     for change in loaded.changes:
         found = list(
-            _events_of_letter(room, change, loaded) if change.message_id else _events_of_notice(room, change)
+            _events_of_letter(principal, change, loaded)
+            if change.message_id
+            else _events_of_notice(loaded.core, principal, change)
         )
         found[:-1] = [replace(event, last=False) for event in found[:-1]]
         results += found
@@ -66,11 +69,11 @@ def events(room: Room, loaded: LoadedChanges) -> list[Event]:
 class LoadedChanges:
     """Some changes with their letters and deliveries, loaded once for all subscribers."""
 
-    def __init__(self, room: Room, changes: Sequence[Change]) -> None:
+    def __init__(self, core: Core, changes: Sequence[Change]) -> None:
         self.changes = changes
-        self.core = room.core
+        self.core = core
         self._roles: dict[str, str | None] = {}
-        store = room.core.store
+        store = core.store
         self._messages: dict[str, Message] = {}
         self._deliveries: dict[str, list[Delivery]] = {}
         ids = sorted({c.message_id for c in changes if c.what in {"posted", "moved"} and c.message_id is not None})
@@ -81,20 +84,20 @@ class LoadedChanges:
                 self._deliveries.setdefault(found.delivery.message_id, []).append(found.delivery)
         notices = [words for words in map(_notice, changes) if words is not None]
         self._has_notices = bool(notices)
-        self._is_long = any(conversations.is_long(room.core, id) for id in {id for id, *_ in notices})
+        self._is_long = any(conversations.is_long(core, id) for id in {id for id, *_ in notices})
         self._has_new = any(what == "created" for _, what, *_ in notices)
         self._parties = {delivery.mailbox for some in self._deliveries.values() for delivery in some}
         for sender in {message.sender for message in self._messages.values()}:
-            self._parties |= {sender, ONE_MAILBOX.get(sender, sender), current_name(room.core, sender)}
+            self._parties |= {sender, ONE_MAILBOX.get(sender, sender), current_name(core, sender)}
 
     def get(self, id: str) -> tuple[Message | None, list[Delivery]]:
         return self._messages.get(id), self._deliveries.get(id, [])
 
-    def takes_long(self, room: Room) -> bool:
+    def takes_long(self, principal: Principal) -> bool:
         """Return whether finding out what this caller may see can take long: the participants of a long
         conversation are looked up. An operator sees everything, but a new conversation lists its participants.
         """
-        return self._is_long and (self._has_new or conversations.reader_of(room.principal) is not None)
+        return self._is_long and (self._has_new or conversations.reader_of(principal) is not None)
 
     def role(self, name: str) -> str | None:
         """Return the role on an agent's card."""
@@ -103,23 +106,23 @@ class LoadedChanges:
             self._roles[name] = None if card is None else role_of(convert(card.value, Card))
         return self._roles[name]
 
-    def concerns(self, room: Room) -> bool:
+    def concerns(self, principal: Principal) -> bool:
         """Return whether any of it may be for this caller. Conversations are checked later: their participants
         take longer to find.
         """
-        reader = conversations.reader_of(room.principal)
+        reader = conversations.reader_of(principal)
         return reader is None or self._has_notices or reader in self._parties
 
 
-def _events_of_letter(room: Room, change: Change, loaded: LoadedChanges) -> Iterator[Event]:
+def _events_of_letter(principal: Principal, change: Change, loaded: LoadedChanges) -> Iterator[Event]:
     message, deliveries = loaded.get(change.message_id or "")
     if message is None:  # deleted since
         return
     came = [d for d in deliveries if _is_delivered_by(d, change)]
-    reader = conversations.reader_of(room.principal)
-    sent = change.what == "posted" and (reader is None or is_sent_by(room.core, message, reader))
+    reader = conversations.reader_of(principal)
+    sent = change.what == "posted" and (reader is None or is_sent_by(loaded.core, message, reader))
     if sent or any(d.mailbox == reader and not d.is_hidden for d in came):
-        shown = seen_by(room.core, message, reader)
+        shown = seen_by(loaded.core, message, reader)
         yield from letter_events(change.number, shown, deliveries, reader, loaded.role(message.sender))
 
 
@@ -132,18 +135,18 @@ def _is_delivered_by(delivery: Delivery, change: Change) -> bool:
     return delivery.arrived == change.number and delivery.mailbox == change.mailbox
 
 
-def _events_of_notice(room: Room, change: Change) -> Iterator[Event]:
+def _events_of_notice(core: Core, principal: Principal, change: Change) -> Iterator[Event]:
     """Yield the event of a notice, which says: conversation, kind, agent or thread, time."""
     words = _notice(change)
     if words is None:
         return
     id, kind, subject, time = words
-    held = find_record(room.core, CONVERSATION, id)
+    held = find_record(core, CONVERSATION, id)
     talk = None if held is None else convert(held.value, ConversationRecord)
-    about_caller = subject == room.principal.agent
-    if talk is None or not (about_caller or conversations.is_notified(room.core, room.principal, talk)):
+    about_caller = subject == principal.agent
+    if talk is None or not (about_caller or conversations.is_notified(core, principal, talk)):
         return
-    data = _created_data(room, talk) if kind == "created" else notice_data(talk, kind, subject)
+    data = _created_data(core, principal, talk) if kind == "created" else notice_data(talk, kind, subject)
     if data is None:
         return
     actor = data.get("createdBy", "") if kind == "threaded" else subject.removeprefix("-")  # no name begins so
@@ -167,9 +170,9 @@ def _notice(change: Change) -> list[str] | None:
     return words if len(words) == 4 and words[1] in NOTICE_TYPES else None
 
 
-def _created_data(room: Room, talk: ConversationRecord) -> dict[str, Any] | None:
+def _created_data(core: Core, principal: Principal, talk: ConversationRecord) -> dict[str, Any] | None:
     try:
-        return created_data(conversations.get_view(room.core, room.principal, talk.id))
+        return created_data(conversations.get_view(core, principal, talk.id))
     except Missing:
         return None
 

@@ -25,8 +25,10 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..core.agents import RecordHeartbeat
+from ..core.authorize import OWNER
 from ..core.inbox import seconds_to_sleep
-from ..core.verb import authorised, from_params
+from ..core.verb import authorised, from_params, perform
 from ..errors import PostroomError, StoreBusy, StoreFailing
 from ..store.protocol import Undone
 from ..watcher import SharedWatcher
@@ -41,8 +43,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ..core.authorize import Principal
+    from ..core.core import Core
     from ..core.verb import Verb
-    from ..room import Room
 
 
 log = logging.getLogger("postroom")
@@ -350,9 +352,8 @@ class PeerLinks(Protocol):
 class Executor:
     """Carries out calls for all transports. It must be made inside an event loop."""
 
-    def __init__(self, room: Room) -> None:
-        self.room = room
-        self.core = room.core
+    def __init__(self, core: Core) -> None:
+        self.core = core
         self.links: PeerLinks | None = None  # None: there are no links to other systems
         self.counters = Counters()
         self._store = self.core.store
@@ -377,7 +378,7 @@ class Executor:
         request = from_params(find_verb(name), params)
 
         def look() -> Any:
-            return authorised(self.room.core, principal, request)()
+            return authorised(self.core, principal, request)()
 
         return await self.carry_out(request, look)
 
@@ -457,7 +458,7 @@ class Executor:
 
     def record_activity(self, agent: str | None) -> None:
         """Record that this agent is active, at most every ACTIVITY_SECONDS."""
-        now = self.room.core.now().steady
+        now = self.core.now().steady
         if agent is None or now - self._last_active.get(agent, -ACTIVITY_SECONDS) < ACTIVITY_SECONDS:
             return
         if len(self._last_active) >= MAX_AGENTS:
@@ -465,7 +466,7 @@ class Executor:
         self._last_active[agent] = now
         try:
             with self._store.hurried():  # a heartbeat is optional: no caller waits for the store's lock for it
-                self.room.mailbox(agent).heartbeat(active=True)
+                perform(self.core, OWNER, RecordHeartbeat(agent_id=agent, active=True))
         except StoreBusy:
             self._last_active.pop(agent, None)  # the next call tries again
         except PostroomError:  # not registered
@@ -656,7 +657,7 @@ class Executor:
                 left = end - self._loop.time()
                 if not request.is_empty(found) or left <= 0:
                     return in_json(found)
-                nap = seconds_to_sleep(self.room.core, mailboxes)
+                nap = seconds_to_sleep(self.core, mailboxes)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(left, nap)):
                         await notified.wait()

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..core.authorize import Principal
+    from ..core.core import Core
     from ..policy.limits import Limits
-    from ..room import Room
     from .executor import JobFuture
     from .http_app import HttpApp
 
@@ -108,8 +108,8 @@ _HAS_PORT = re.compile(r":[0-9]+\Z")  # does not match the address [::1]
 class HttpAuth:
     """Checks hosts, origins and tokens of requests. `names` are the host names of this server."""
 
-    def __init__(self, room: Room, scheme: str, names: Iterable[str], port: int) -> None:
-        self.core = room.core
+    def __init__(self, core: Core, scheme: str, names: Iterable[str], port: int) -> None:
+        self.core = core
         known = {name if _HAS_PORT.search(name) else f"{name}:{port}" for name in map(str.lower, names)}
         usual = f":{_USUAL[scheme]}"
         known |= {host.removesuffix(usual) for host in known if host.endswith(usual)}

@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from ..core.authorize import Principal
     from ..map.server import MapServer
     from ..policy.limits import Limits
-    from ..room import Room
     from .broker import Broker
     from .executor import Executor
     from .http import HttpAuth, Receive, Scope, Send
@@ -84,7 +83,7 @@ class HealthCheck:
         began, problem = perf_counter(), None
         try:
             async with asyncio.timeout(WRITE_SECONDS):
-                await self._executor.submit(partial(core.probe_store, self._executor.room.core))
+                await self._executor.submit(partial(core.probe_store, self._executor.core))
         except PostroomError as failed:
             problem = str(failed)
         except TimeoutError:
@@ -98,7 +97,7 @@ class HealthCheck:
         }
 
 
-ROOM = "postroom.room"  # the key in the scope of a mounted app: a room that is bound to the caller
+PRINCIPAL = "postroom.principal"  # the key in the scope of a mounted app: who calls
 
 
 class MountableApp(Protocol):
@@ -126,7 +125,9 @@ class MountedApp:
         self._app: asyncio.Future[MountableApp | None] | None = None  # result None: the server closes
         self._task: asyncio.Task[None] | None = None
 
-    async def serve(self, room: Room, scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(
+        self, principal: Principal, limits: Limits, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         try:
             app = await self._get_app()
         except AppMissing as missing:
@@ -135,11 +136,11 @@ class MountedApp:
         if app is None or self._stop.is_set():
             await send_reply(scope, send, CLOSING)
             return
-        most = max_body_bytes(room.settings)
+        most = max_body_bytes(limits)
         if content_length(scope["headers"]) > most:
             await send_reply(scope, send, too_large(most))
             return
-        await app({**scope, ROOM: room}, _bounded(receive, most), send)
+        await app({**scope, PRINCIPAL: principal}, _bounded(receive, most), send)
 
     async def stop(self) -> None:
         """End the app; one that is still loading is not waited for."""
@@ -210,7 +211,7 @@ class HttpApp:
     ) -> None:
         self.executor = executor
         self.broker = broker
-        self.limits: Limits = executor.room.settings
+        self.limits: Limits = executor.core.limits
         self._auth = auth
         self._mcp = mcp
         self._map = map_server
@@ -287,7 +288,7 @@ class HttpApp:
         expel = scope["state"][ABORT] if is_stream else None
         user = Caller(self.executor, self.broker, expel=expel, principal=caller)
         try:
-            await mcp.serve(user.room, scope, receive, send)
+            await mcp.serve(caller, self.limits, scope, receive, send)
         finally:
             user.close()
         return None

@@ -77,7 +77,7 @@ class HttpServer:
             shown = _shown(self._address.host)
             self.url = f"{self._address.scheme}://{shown}:{port}"
             self.auth = HttpAuth(
-                self._executor.room, self._address.scheme, {*LOOPBACK, shown, *self._address.names}, port
+                self._executor.core, self._address.scheme, {*LOOPBACK, shown, *self._address.names}, port
             )
             self._app = HttpApp(self._executor, self._broker, self.auth, self._mcp, self._map_server)
             self._uvicorn = QuietServer(self._config(self._app))
@@ -117,7 +117,7 @@ class HttpServer:
             app,
             http=HttpProtocol,
             ws=WebSocketProtocol,
-            ws_max_size=max_body_bytes(self._executor.room.settings),
+            ws_max_size=max_body_bytes(self._executor.core.limits),
             ws_ping_interval=PING,
             ws_ping_timeout=PING,
             ws_per_message_deflate=False,

@@ -7,9 +7,13 @@ from __future__ import annotations
 import os
 import resource
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from ..core.authorize import OWNER
+from ..core.stats import RoomStats
+from ..core.verb import perform
 from .http import Reply, error_reply
 
 if TYPE_CHECKING:
@@ -28,7 +32,7 @@ Sample = tuple[dict[str, str], float]
 async def metrics(executor: Executor, caller: Principal) -> Reply:
     if not caller.operator:
         return error_reply(403, "/metrics needs an operator's token: postroom tokens create, without --agent")
-    stats = await executor.run_slow(executor.room.stats)
+    stats = await executor.run_slow(partial(perform, executor.core, OWNER, RoomStats()))
     links = [] if executor.links is None else executor.links.describe()
     lines = [*_room_lines(stats), *server_lines(executor.counters), *link_lines(links), *_process_lines()]
     return Reply(200, ("\n".join(lines) + "\n").encode(), type=TYPE)

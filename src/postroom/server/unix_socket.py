@@ -554,7 +554,7 @@ class UnixServer:
 
     def __init__(self, executor: Executor, broker: Broker, path: str, map_server: MapServer | None = None) -> None:
         self.loop = asyncio.get_running_loop()
-        self.limits: Limits = executor.room.settings
+        self.limits: Limits = executor.core.limits
         self.socket_path = SocketPath(path)
         self.connections: set[Connection] = set()
         self.executor = executor

@@ -183,7 +183,7 @@ async def open_server(
 ) -> AsyncIterator[tuple[HttpServer, Room, Executor, Broker]]:
     """Run the server inside this process."""
     with postroom.open(folder / "room.db", durability="process", **settings or {}) as room:
-        executor = Executor(room)
+        executor = Executor(room.core)
         broker = Broker(executor)
         reception = MapServer(executor, broker) if with_map else None
         server = HttpServer(

@@ -118,7 +118,7 @@ class Echo:
                 return
             body += message["body"]
             more = message["more_body"]
-        result = f"{scope['postroom.room'].principal.agent} {scope['method']} ".encode() + body
+        result = f"{scope['postroom.principal'].agent} {scope['method']} ".encode() + body
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": result})
 
