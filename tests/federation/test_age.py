@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from postroom.core import outbox
 from postroom.model.delivery import State
 from tests.daemons import until
 from tests.federation.systems import System, join, systems
@@ -75,7 +76,8 @@ def test_no_letter_is_kept_for_ever(tmp_path: Path) -> None:
     is_not_kept_for_ever(tmp_path, "tidy")
 
 
-def test_a_bug_that_keeps_it_for_ever_is_found(tmp_path: Path) -> None:
+def test_a_bug_that_keeps_it_for_ever_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "give_up_old", lambda *_: 0)  # this process does what is due, too
     with pytest.raises(AssertionError, match="it is kept for ever"):
         is_not_kept_for_ever(tmp_path, "hoarding")
 
