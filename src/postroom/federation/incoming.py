@@ -20,7 +20,7 @@ from .. import __version__
 from ..core import arrivals as core_arrivals
 from ..core import deliveries, peers
 from ..core.arrivals import Verdict
-from ..core.verb import from_params
+from ..core.verb import from_params, given
 from ..errors import Busy, Invalid, NotAllowed, PostroomError
 from ..formats.federation import NOT_TRUSTED, federation_error, read_route, routed
 from ..formats.map import ANNOUNCE, CONNECT, FIND, GATEWAY, MEET, PART, ROUTE, SOFTWARE, VERSION
@@ -28,7 +28,6 @@ from ..model.message import same_name
 from ..model.names import fold
 from ..policy.trust import check_way
 from ..server.protocol import EXTRA_BYTES
-from ..server.table import row_params
 from . import exposure as federation_exposure
 from .connection import MapRefusal
 from .methods import for_peer
@@ -126,7 +125,7 @@ class PeerHandler:
         """Carry out a call and return a `result` or an `error`, as RpcConnection wants it."""
         try:
             cls = for_peer(method)
-            return {"result": await self.call(cls.declaration().name, row_params(from_params(cls, params)))}
+            return {"result": await self.call(cls.declaration().name, given(from_params(cls, params)))}
         except PostroomError as refused:
             return {"error": federation_error(refused)}
 
@@ -136,7 +135,7 @@ class PeerHandler:
             cls = for_peer(method)
             name = cls.declaration().name
             if name == ANNOUNCE:
-                self._queue_exposure(row_params(from_params(cls, params)))
+                self._queue_exposure(given(from_params(cls, params)))
             elif name == PART:
                 self.leave()
         except PostroomError as wrong:

@@ -122,7 +122,9 @@ class SessionRowVerb(RowVerb, SessionVerb, kw_only=True):
 
 def row_params(request: Verb) -> dict[str, Any]:
     """Return the given parameters of a row as its function wants them."""
-    kinds = {param.name: param.kind for param in type(request).row.params}  # type: ignore[attr-defined]
+    if not isinstance(request, RowVerb):
+        return given(request)
+    kinds = {param.name: param.kind for param in request.row.params}
     params = {name: _value(kinds[name], value, name) for name, value in given(request).items()}
     return params | ({"is_here": True} if getattr(request, "is_here", False) else {})
 
