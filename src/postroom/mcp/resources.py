@@ -199,7 +199,7 @@ def _check_room(many: int) -> None:
 
 def _connection(ctx: Ctx) -> Connection:
     """Return the client's connection: the SDK gives handlers no other way to state that lasts as long."""
-    return ctx.session._connection  # noqa: SLF001
+    return ctx.session._connection  # noqa: SLF001 - the SDK has no public name for it
 
 
 def _watches(connection: Connection) -> dict[str, anyio.CancelScope]:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...aio import AsyncWork
 from ...core import deliveries, tasks
 from ...core import work as core_work
 from ...core.verb import perform
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Iterator
     from pathlib import Path
 
-    from ...aio import AsyncMailbox
+    from ...aio import AsyncWork
     from ...mailbox import Mailbox
     from .bus import Bus, Log
     from .intent import Intent
@@ -97,35 +97,6 @@ class PostponedReports:
 # Left untouched: letters of a peer that has as many in hand as it may, and letters for another gateway.
 
 SLICE = 200  # letters per query
-
-
-async def claim_except(
-    box: AsyncMailbox,
-    count: int,
-    *,
-    busy: Collection[str],
-    left: Collection[str],
-    lease: float,
-    holder: str,
-    timeout: float,
-) -> list[AsyncWork]:
-    """Wait for mail and claim up to `count` letters: none of the `busy` senders, and none of those in `left`.
-
-    If the waiting task is cancelled, what it claimed is released.
-    """
-    taken: list[Work] = []
-
-    def take() -> list[Work]:
-        taken[:] = _claim_except(box.mailbox, busy, left, count, lease=lease, holder=holder)
-        return taken
-
-    try:
-        await box.room._wait_until([box.name], timeout, take)  # noqa: SLF001 - a wait with a look of its own
-    except asyncio.CancelledError:
-        for work in taken:
-            await box.room.run(work.release)
-        raise
-    return [AsyncWork(box.room, work) for work in taken]
 
 
 def _claim_except(
@@ -261,9 +232,8 @@ class Reception:
         if not busy and not left:
             return await self.post.box.claim(count, lease=LEASE, timeout=poll, holder=self._holder)
         wait = 0.0 if busy else poll  # new mail of a busy peer would end the wait at once, again and again
-        found = await claim_except(
-            self.post.box, count, busy=busy, left=left, lease=LEASE, holder=self._holder, timeout=wait
-        )
+        claim = partial(_claim_except, self.post.mailbox, busy, left, count, lease=LEASE, holder=self._holder)
+        found = await self.post.room.claim([self.post.name], claim, wait)
         if busy and not found:
             await asyncio.sleep(min(poll, 1.0))
         return found
