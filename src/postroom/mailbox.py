@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
     from typing import TypeVar, Unpack
 
+    from .core.board import BoardView
     from .core.compose import Draft
     from .core.messages import Receipt
     from .core.verb import Runs
@@ -467,6 +468,12 @@ class Mailbox:
         from .core import waiting
 
         return self._perform(waiting.Waiting, limit=limit, opened=opened, mail=mail).waiting
+
+    def board(self, limit: int = 20) -> BoardView:
+        """Return who waits for this agent or is waited for by it, and what is stuck at its mailbox."""
+        from .core import board
+
+        return self._perform(board.Board, limit=limit)
 
     # -- threads
 

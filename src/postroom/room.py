@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from .clock import Clock, Ids
     from .core.authorize import Principal
+    from .core.board import BoardView
     from .core.portable import Imported
     from .core.retention import Sweep
     from .core.verb import Runs
@@ -280,6 +281,12 @@ class Room:
         from .core import waiting
 
         return self._perform_in_room(waiting.Waiting, limit=limit, opened=opened, mail=mail).waiting
+
+    def board(self, limit: int = 20) -> BoardView:
+        """Return who waits for whom in the room, and what is stuck; at most so many entries of each list."""
+        from .core import board
+
+        return self._perform_in_room(board.Board, limit=limit)
 
     def cursor(self) -> Cursor:
         """Return the current position. Keep it (`str(cursor)`) to ask later for the changes since."""

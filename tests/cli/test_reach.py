@@ -53,6 +53,7 @@ REACH: dict[str, str] = {
     "Room.turns": "turns",
     "Room.wait": "wait",
     "Room.waiting": "waiting",
+    "Room.board": "board",
     # -- a mailbox
     "Mailbox.ack": "ack",
     "Mailbox.ack_and_send": "ack",
@@ -120,6 +121,7 @@ REACH: dict[str, str] = {
     "Mailbox.wait_to_ring": "watch",
     "Mailbox.wait_for_alert": "watch",
     "Mailbox.waiting": "waiting",
+    "Mailbox.board": "board",
     "Mailbox.work": "work",
     # -- a letter
     "Letter.ack": "ack",

@@ -61,7 +61,7 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
     "purge": [lambda box: box.purge("known")],
     "block": [lambda box: box.block("zoe"), lambda box: box.unblock("zoe"), lambda box: box.blocked()],
     "escalations": [lambda box: box.escalations(), lambda box: box.resolve("known")],
-    "waiting": [lambda box: box.waiting()],
+    "waiting": [lambda box: box.waiting(), lambda box: box.board()],
     "unsend": [lambda box: box.unsend("known")],
     "threads": [
         lambda box: box.threads(),

@@ -111,7 +111,7 @@ def test_what_is_recorded_changes_only_with_the_links(tmp_path: Path) -> None:
         (second,) = core.store.records(LINK)
         assert (first.value["since"], "timed out") == (second.value["since"], second.value["problem"])
         links.record_links(core, {"a": None}, began)
-        assert ["up"] == state(b, "a") and [] == links.links_down(core)
+        assert ["up"] == state(b, "a") and [] == b.room.board().links
         links.record_links(core, {}, began)
         assert [] == core.store.records(LINK)
 

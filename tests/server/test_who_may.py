@@ -391,6 +391,22 @@ def test_an_operator_that_names_no_agent_sees_what_waits_for_anybody(listed: Roo
     assert by_agent["alice"] and by_agent["bob"] and 1 == len(rows(listed, operator, "mail/waiting", limit=1))
 
 
+def test_the_board_of_the_room_is_the_operators_and_an_agents_is_its_own(listed: Room) -> None:
+    def board(principal: Principal, **params: Any) -> Any:
+        reply = carried_out(listed, principal, METHODS["mail/board"], params)
+        return reply["result"] | {"at": None} if reply["told"] == "done" else reply["told"]
+
+    alice = holder("alice")(listed)
+    whole, own = board(holder(None)(listed)), board(alice)
+    assert own == board(OWNER, agent_id="alice") and own["mailbox"] == "alice"
+    assert {"alice"} == {one["asker"] for one in own["waits"]} == {one["mailbox"] for one in own["dead"]}
+    assert (
+        {"alice", "bob"} == {one["asker"] for one in whole["waits"]} == {one["mailbox"] for one in whole["dead"]}
+    )
+    assert all(one in whole["waits"] for one in own["waits"]) and whole["alerts"] != own["alerts"] != []
+    assert "NotAllowed" == board(alice, agent_id="bob") == board(SOCKET) == board(holder("alice", "send")(listed))
+
+
 @pytest.mark.parametrize("name", [*EVERYONE, "mail/waiting"])
 def test_an_agent_that_names_no_agent_sees_its_own_mailbox_alone(listed: Room, name: str) -> None:
     room = listed

@@ -230,6 +230,59 @@ def _seconds(span: float | None) -> str:
     return f"{span / 86400:,.0f} d"
 
 
+# -- who waits for whom, and what is stuck
+
+
+def board(screen: Screen, data: Data) -> str:
+    """Show each list of the board that has entries, under its title."""
+    now = screen.now
+    waits = [
+        (ago(one["since"], now), one["what"], one["asker"], one["waits_for"], one["subject"], one["id"])
+        for one in data["waits"]
+    ]
+    deadlines = [
+        (ago(one["due_at"], now), one["state"], one["receiver"], one["giver"], one["subject"], one["id"])
+        for one in data["deadlines"]
+    ]
+    stuck = [(one["id"], one["mailbox"], one["holder"], "; ".join(one["why"])) for one in data["stuck"]]
+    dead = [(one["mailbox"], str(one["dead"])) for one in data["dead"]]
+    alerts = [(ago(one["at"], now), one["mailbox"], one["way"], one["why"]) for one in data["alerts"]]
+    links = [(one["system"], ago(one["since"], now), one["reason"]) for one in data["links"]]
+    lists = (
+        ("waits", "Who waits for whom", ("SINCE", "WHAT", "WHO", "FOR", "ABOUT", "ID"), waits),
+        ("deadlines", "Deadlines", ("DUE", "STATE", "HOLDER", "GIVER", "ABOUT", "ID"), deadlines),
+        ("stuck", "Stuck claims", ("ID", "MAILBOX", "HOLDER", "WHY"), stuck),
+        ("dead", "Dead letters", ("MAILBOX", "DEAD"), dead),
+        ("alerts", "Alerts that were given up", ("WHEN", "MAILBOX", "WAY", "WHY"), alerts),
+        ("links", "Links that are down", ("SYSTEM", "SINCE", "WHY"), links),
+    )
+    shown = [
+        f"{title}\n{table(screen, titles, rows)}"
+        + (f"And {data['more'][name]} more.\n" if data["more"][name] else "")
+        for name, title, titles, rows in lists
+        if rows
+    ]
+    return "\n".join(shown) or "Nobody waits, and nothing is stuck.\n"
+
+
+@command(
+    "board",
+    _WHOLE,
+    verb="board.Board",
+    about="Of the whole room; with --as or POSTROOM_AGENT, of that agent alone. Marks nothing as read, and writes"
+    " nothing.",
+    examples=(
+        ("postroom board", "the whole room"),
+        ("postroom board --as coder --json", "what is about one agent"),
+    ),
+    looks=True,
+)
+def run_board(context: Context) -> Answer:
+    if is_operator(context):
+        context.values["everyone"] = True
+    return context.answer(board)
+
+
 # -- one letter
 
 

@@ -95,6 +95,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Health": {
         "doctor": ("health", "check a room's health, and repair what is safe to repair"),
+        "board": ("health", "show who waits for whom, and what is stuck"),
         "stats": ("health", "show the numbers of the room, or of your own mailbox"),
         "top": ("health", "watch the flow, the backlog and slow agents"),
         "trace": ("health", "show the life of one letter: where it is, and what happened to it"),

@@ -89,12 +89,6 @@ def carried(core: Core, systems: Iterable[str]) -> tuple[Carried, ...]:
     return tuple(_carried(core, peers, served, statuses, system) for system in systems)
 
 
-def links_down(core: Core) -> list[Carried]:
-    """Return the trusted peers to which there is no link now."""
-    trusted = [peer.system for peer in all_peers(core).values() if peer.trusted]
-    return [one for one in carried(core, trusted) if one.state != "up"]
-
-
 def _carried(
     core: Core, peers: Mapping[str, Peer], served: Served | None, statuses: Mapping[str, LinkStatus], system: str
 ) -> Carried:

@@ -12,6 +12,7 @@ from ..core import (
     agents,
     alerts,
     asking,
+    board,
     doctor,
     escalation,
     inbox,
@@ -156,6 +157,7 @@ WORK_ROWS = (
     of_verb(escalation.ListEscalations),
     of_verb(escalation.Resolve),
     of_verb(waiting.Waiting),
+    of_verb(board.Board),
 )  # fmt: skip
 
 
