@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import postroom
 from postroom import Escalation, Letter, Message, PostroomError, Receipt, Task, Work
+from postroom.formats.plain import plain
 from tests.cli.shell import Shell
 
 RecipientAlerts = dict[str, Any]
@@ -49,6 +50,8 @@ class Surface(Protocol):
     def escalate(self, me: str, reason: str, body: str, ladder: list[str]) -> RecipientAlerts: ...
     def escalations(self, me: str, *, open_only: bool = True) -> list[RecipientAlerts]: ...
     def resolve(self, me: str, id: str) -> RecipientAlerts: ...
+    def waiting(self, me: str) -> list[RecipientAlerts]: ...
+    def board(self, me: str) -> RecipientAlerts: ...
     def save_template(self, name: str, subject: str, body: str) -> RecipientAlerts: ...
     def send_template(self, me: str, to: str, name: str, values: dict[str, str]) -> RecipientAlerts: ...
     def unsend(self, me: str, id: str) -> RecipientAlerts: ...
@@ -57,6 +60,16 @@ class Surface(Protocol):
 
 def without(result: RecipientAlerts, *names: str) -> RecipientAlerts:
     return {name: value for name, value in result.items() if name not in names}
+
+
+def waited(entry: dict[str, Any]) -> RecipientAlerts:
+    """Of an entry of what waits, all but ids, times and the command, which names the room."""
+    return without(entry, "id", "letter", "since", "thread", "answer", "due_at")
+
+
+def boarded(view: dict[str, Any]) -> RecipientAlerts:
+    waits = [without(one, "id", "since", "thread") for one in view["waits"]]
+    return without(view, "at", "schema", "command") | {"waits": waits}
 
 
 # -- the library
@@ -213,6 +226,12 @@ class Library:
 
     def resolve(self, me: str, id: str) -> RecipientAlerts:
         return self._escalation(self.room.mailbox(me).resolve(id))
+
+    def waiting(self, me: str) -> list[RecipientAlerts]:
+        return [waited(plain(one)) for one in self.room.mailbox(me).waiting()]
+
+    def board(self, me: str) -> RecipientAlerts:
+        return boarded(plain(self.room.mailbox(me).board()))
 
     def save_template(self, name: str, subject: str, body: str) -> RecipientAlerts:
         saved = self.room.save_template(name, subject=subject, body=body)
@@ -415,6 +434,12 @@ class CommandLine(PlainAnswers):
 
     def resolve(self, me: str, id: str) -> RecipientAlerts:
         return self._escalation(self._ask(me, "resolve", id)["escalation"])
+
+    def waiting(self, me: str) -> list[RecipientAlerts]:
+        return [waited(one) for one in self._ask(me, "waiting")["waiting"]]
+
+    def board(self, me: str) -> RecipientAlerts:
+        return boarded(self._ask(me, "board"))
 
     def save_template(self, name: str, subject: str, body: str) -> RecipientAlerts:
         saved = self._ask("nobody", "templates", "save", name, "--subject", subject, "--body", body)["template"]

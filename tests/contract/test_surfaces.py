@@ -97,6 +97,8 @@ def actions_of(surface: Surface) -> Iterator[Any]:
     yield surface.escalations("coder")
     again = surface.escalate("coder", "unsure", "Really?", ["user"])
     yield again
+    yield surface.waiting("human")
+    yield surface.board("coder")
     (open_one,) = surface.escalations("coder")
     yield surface.resolve("human", open_one["escalation"])
     yield surface.escalations("coder", open_only=False)
@@ -187,7 +189,7 @@ def test_the_script_says_something(expected: list[Any]) -> None:
         "UnknownAgent", "UnknownMessage", "LookAlike", "Invalid", "UnknownMessage", "IllegalMove", "Invalid",
         "Missing", "Invalid", "Invalid", "UnknownMessage", "NotAllowed", "UnknownMessage", "LookAlike",
     ]  # fmt: skip
-    assert len(expected) == 92
+    assert len(expected) == 94
 
 
 @pytest.mark.parametrize("name", [name for name in SURFACES if name != "library"])

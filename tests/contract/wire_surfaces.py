@@ -13,7 +13,7 @@ import postroom
 from postroom import PostroomError
 from postroom.core import tokens
 from postroom.core.verb import perform
-from tests.contract.surfaces import TALLY, PlainAnswers, RecipientAlerts, without
+from tests.contract.surfaces import TALLY, PlainAnswers, RecipientAlerts, boarded, waited, without
 from tests.daemons import PATIENCE, Daemon
 
 
@@ -131,6 +131,12 @@ class OverWire(PlainAnswers):
 
     def resolve(self, me: str, id: str) -> RecipientAlerts:
         return self._escalation(self.ask("resolve", agent_id=me, escalation_id=id)["escalation"])
+
+    def waiting(self, me: str) -> list[RecipientAlerts]:
+        return [waited(one) for one in self.ask("waiting", agent_id=me)["waiting"]]
+
+    def board(self, me: str) -> RecipientAlerts:
+        return boarded(self.ask("board", agent_id=me))
 
     def save_template(self, name: str, subject: str, body: str) -> RecipientAlerts:
         saved = self.ask("save_template", name=name, subject=subject, body=body)["template"]
