@@ -408,9 +408,8 @@ class Mailbox:
         """Give one agent a task. `session` says where the request came from; it stays here, as `task.session`."""
         from .core import tasks
 
-        return tasks.give(
-            self.core, self.principal, self.name, to, body, deadline=deadline, session=session, fields=fields
-        )
+        more = compose.letter_fields(fields)
+        return self._perform(tasks.GiveTask, to=to, body=body, deadline=deadline, session=session, **more)
 
     def task(self, id: str | Letter) -> Task:
         """Return a task that was given or received here: by the letter that opened it, a later one, or their ids.
@@ -447,9 +446,7 @@ class Mailbox:
         from .core import escalation
 
         more = compose.letter_fields(fields)
-        return escalation.escalate(
-            self.core, self.principal, self.name, body, reason=reason, ladder=ladder, **more
-        )
+        return self._perform(escalation.Escalate, body=body, reason=reason, ladder=ladder, **more)
 
     def escalations(self, *, open_only: bool = True, limit: int | None = None) -> list[Escalation]:
         """Return the escalations by this mailbox or to it, the oldest first."""

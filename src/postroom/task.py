@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .core import tasks, threads
+from .core import compose, tasks, threads
 from .core.verb import perform
 from .letter import Work
 from .model.task import TaskState
@@ -102,42 +102,40 @@ class Task:
         Without `ack` the letter stays claimed: it is offered again if its holder dies, and is acknowledged when
         the task is over.
         """
-        return self._move(TaskState.ACCEPTED, body, ack=ack, **fields)
+        return self._move("accept", body=body, ack=ack, **fields)
 
     def admit(self, judge: Judge | None = None, *, ack: bool = True) -> bool:
         """Accept or reject the task, as the rules and a judge decide; return whether it is accepted."""
-        box = self._mailbox
-        moved = tasks.admit(box.core, box.principal, box.name, self.id, judge, lease=self._lease, ack=ack)
-        self._update(moved)
+        self._update(self._perform(tasks.Admit, id=self.id, judge=judge, lease=self._lease, ack=ack))
         return self.state is TaskState.ACCEPTED
 
     def reject(self, reason: str, **fields: Unpack[Fields]) -> Receipt:
         """Reject the task."""
-        return self._move(TaskState.REJECTED, None, reason=reason, **fields)
+        return self._move("reject", reason=reason, **fields)
 
     def start(self, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
         """Begin to work on the task, or go on without an answer to a question."""
-        return self._move(TaskState.WORKING, body, **fields)
+        return self._move("start", body=body, **fields)
 
     def complete(self, result: Any = None, **fields: Unpack[Fields]) -> Receipt:
         """Complete the task; the result is the body of the letter."""
-        return self._move(TaskState.COMPLETED, result, **fields)
+        return self._move("complete", body=result, **fields)
 
     def fail(self, reason: str, **fields: Unpack[Fields]) -> Receipt:
         """Record that the task cannot be done."""
-        return self._move(TaskState.FAILED, None, reason=reason, **fields)
+        return self._move("fail", reason=reason, **fields)
 
     def ask(self, question: Any, **fields: Unpack[Fields]) -> Receipt:
         """Ask the giver a question; the task waits for the answer."""
-        return self._move(TaskState.INPUT_REQUIRED, question, **fields)
+        return self._move("ask", body=question, **fields)
 
     def answer(self, body: Any, **fields: Unpack[Fields]) -> Receipt:
         """Answer the receiver's question; the work goes on. Only the giver can."""
-        return self._move(TaskState.WORKING, body, answers=True, **fields)
+        return self._move("answer", body=body, **fields)
 
     def cancel(self, reason: str | None = None, **fields: Unpack[Fields]) -> Receipt:
         """Cancel the task. Only the giver can."""
-        return self._move(TaskState.CANCELED, None, reason=reason, **fields)
+        return self._move("cancel", reason=reason, **fields)
 
     def refresh(self) -> TaskState:
         """Read the task again, and return its state."""
@@ -157,28 +155,15 @@ class Task:
 
     def _move(
         self,
-        after: TaskState,
-        body: Any,
+        step: str,
         *,
+        body: Any = None,
         reason: Any = None,
         ack: bool = True,
-        answers: bool = False,
         **fields: Unpack[Fields],
     ) -> Receipt:
-        box = self._mailbox
-        moved = tasks.move(
-            box.core,
-            box.principal,
-            box.name,
-            self.id,
-            after,
-            body,
-            reason=reason,
-            lease=self._lease,
-            ack=ack,
-            answers=answers,
-            fields=fields,
-        )
+        given = {"step": step, "body": body, "reason": reason, "lease": self._lease, "ack": ack}
+        moved = self._perform(tasks.TaskStep, id=self.id, **given, **compose.letter_fields(fields))
         self._update(moved)
         return moved.receipt
 
@@ -187,6 +172,6 @@ class Task:
         return perform(box.core, box.principal, verb(agent_id=box.name, **params))
 
     def _update(self, moved: Moved) -> None:
-        self.standing = moved.task
+        self.standing = moved.task.standing
         if self._letter is not None and self._letter.id == self.id and moved.delivery is not None:
             self._letter.delivery = moved.delivery

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.core import agents, peers, portable, stats, tokens, transfer, webhooks
+from postroom.core import agents, peers, portable, stats, tasks, tokens, transfer, webhooks
 from postroom.core.verb import LOCAL, Verb, from_params, parameters
 from postroom.errors import Invalid
 from postroom.mcp.tools import ROWS
@@ -28,6 +28,9 @@ LOCAL_VERBS: list[type[Verb]] = [
     portable.Export,
     portable.Import,
     stats.GetFlow,
+    tasks.Admit,
+    tasks.FailUnanswered,
+    tasks.FindTask,
     tokens.CreateToken,
     tokens.Unseal,
     transfer.Copy,

@@ -92,8 +92,7 @@ class RequestFields(MailboxVerb, kw_only=True):
         """Return the letter with the fields of `own`, whatever it says, and with those of `usual` that it leaves
         out.
         """
-        given = {name: value for name in _LETTER_FIELDS if (value := getattr(self, name, None)) is not None}
-        return Draft(**{**(usual or {}), **given, **own}, agent_id=self.agent_id)
+        return Draft(**{**(usual or {}), **given_fields(self), **own}, agent_id=self.agent_id)
 
 
 class LetterFields(RequestFields, kw_only=True):
@@ -118,6 +117,11 @@ class Draft(LetterFields, kw_only=True):
     body: Annotated[Any, "text, or a list of parts; a file part needs its `bytes`, as base64"] = None
     exclude: Annotated[Any, LOCAL] = None  # agents that a broadcast leaves out
     relays: Annotated[bool, LOCAL] = False  # it forwards the letter of its in_reply_to
+
+
+def given_fields(draft: RequestFields) -> dict[str, Any]:
+    """Return the fields of a letter that the caller gave, by name."""
+    return {name: value for name in _LETTER_FIELDS if (value := getattr(draft, name, None)) is not None}
 
 
 def letter_fields(fields: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -32,11 +32,10 @@ from ..model.task import ESCALATION, Escalation
 from ..policy.routing import after_climb, rungs_above, time_to_climb, urgency
 from ..store.protocol import Move, Post
 from . import addressing, inbox
-from .authorize import authorize
-from .compose import Draft, as_parts
+from .compose import LetterFields, as_parts
 from .core import find_record, put_record
 from .deliveries import notice
-from .messages import commit_posts, prepare, with_prefix
+from .messages import Receipt, commit_posts, prepare_authorised, with_prefix
 from .names import current_name, names_of
 from .validation import as_list, check_limit
 from .verb import MailboxVerb, verb
@@ -49,67 +48,60 @@ if TYPE_CHECKING:
     from ..store.protocol import Write
     from .authorize import Principal
     from .core import Core
-    from .messages import Receipt
 
 
 MARK = "Escalation:"
 
 
-def escalate(
-    core: Core,
-    caller: Principal,
-    mailbox: str,
-    body: Any,
-    /,
-    *,
-    reason: Any,
-    ladder: Any = None,
-    **more: Any,
-) -> Receipt:
-    """Ask the rung above the asker. With a key it is safe to call again: the question is asked once."""
-    authorize(caller, "send", mailbox)
-    word = check_kind(reason, "reason")
-    above = rungs_above(check_ladder(core, ladder), mailbox)
-    above = _seen_here(core, above) if ladder is None else above
-    now = core.now().wall
-    fields = {"subject": "", "priority": None, "letter_id": None, "key": None} | more
-    id = core.new_id(mailbox) if fields["letter_id"] is None else check_id(fields["letter_id"], "id")
-    escalation_id = _id(mailbox, fields["key"] or id)
-    # A repeat must address the same agent as the first call, else the key would belong to another letter (G3).
-    rungs = _from_first(core, mailbox, fields["key"] or id, above)
-    about = {"escalation_id": escalation_id, "reason": word, "asker": mailbox, "rung": 1}
-    own = {
-        "agent_id": mailbox,
-        "to": rungs[0],
-        "kind": ESCALATION,
-        "letter_id": id,
-        "subject": with_prefix(MARK, fields["subject"] or word),
-        "priority": urgency(word) if fields["priority"] is None else fields["priority"],
-        "body": [*as_parts(body), {"type": "data", "data": about, "schema": ESCALATION}],
-    }
-    post = prepare(core, caller, Draft(**(more | own)), now)
-    message = post.message
-    opened = Escalation(
-        id=escalation_id,
-        asker=mailbox,
-        reason=word,
-        subject=message.subject,
-        priority=message.priority,
-        rungs=rungs,
-        letters=(message.id,),
-        thread=message.thread,
-        opened_at=now,
-        since=now,
-        due_at=time_to_climb(now, core.limits),
-    )
+@verb("escalate", Receipt, action="send")
+class Escalate(LetterFields, kw_only=True):
+    """Ask the next agent of your ladder. With a key it is safe to call again: the question is asked once."""
 
-    def plan() -> Sequence[Write]:
-        # The record of the first call may be closed by now; it must not be opened again.
-        if _is_repeat(core, post):
-            return [post]
-        return [put_record(OPEN_ESCALATION, opened.id, to_plain(opened), None), post]
+    body: Annotated[Any, "text, or a list of parts; a file part needs its `bytes`, as base64"] = None
+    reason: Annotated[str, "an open word, such as blocked"]
+    ladder: Annotated[list[Any] | None, "agents to ask, the lowest first"] = None
 
-    return commit_posts(core, [post], plan)[0]
+    def run(self, core: Core, principal: Principal) -> Receipt:
+        mailbox, word = self.agent_id, check_kind(self.reason, "reason")
+        above = rungs_above(check_ladder(core, self.ladder), mailbox)
+        above = _seen_here(core, above) if self.ladder is None else above
+        now = core.now().wall
+        id = core.new_id(mailbox) if self.letter_id is None else check_id(self.letter_id, "id")
+        escalation_id = _id(mailbox, self.key or id)
+        # A repeat must address the same agent as the first call, else the key would belong to another letter (G3).
+        rungs = _from_first(core, mailbox, self.key or id, above)
+        about = {"escalation_id": escalation_id, "reason": word, "asker": mailbox, "rung": 1}
+        draft = self.drafted(
+            to=rungs[0],
+            kind=ESCALATION,
+            letter_id=id,
+            subject=with_prefix(MARK, self.subject or word),
+            priority=urgency(word) if self.priority is None else self.priority,
+            body=[*as_parts(self.body), {"type": "data", "data": about, "schema": ESCALATION}],
+        )
+        post = prepare_authorised(core, principal, draft, now)
+        message = post.message
+        opened = Escalation(
+            id=escalation_id,
+            asker=mailbox,
+            reason=word,
+            subject=message.subject,
+            priority=message.priority,
+            rungs=rungs,
+            letters=(message.id,),
+            thread=message.thread,
+            opened_at=now,
+            since=now,
+            due_at=time_to_climb(now, core.limits),
+        )
+
+        def plan() -> Sequence[Write]:
+            # The record of the first call may be closed by now; it must not be opened again.
+            if _is_repeat(core, post):
+                return [post]
+            return [put_record(OPEN_ESCALATION, opened.id, to_plain(opened), None), post]
+
+        return commit_posts(core, [post], plan)[0]
 
 
 class Escalations(Struct):

@@ -129,7 +129,7 @@ def own_drafts(sender: str, drafts: Any) -> list[Draft]:
 
 def send_one(core: Core, principal: Principal, draft: Draft) -> Receipt:
     """Send a letter whose sender is authorised."""
-    post = _prepare(core, principal, draft, core.now().wall)
+    post = prepare_authorised(core, principal, draft, core.now().wall)
     return commit_posts(core, [post], [post])[0]
 
 
@@ -143,11 +143,11 @@ def prepare_all(core: Core, caller: Principal, drafts: Sequence[Draft], now: dat
 def _prepare_all(core: Core, principal: Principal, drafts: Sequence[Draft], now: datetime) -> list[Post]:
     """Return posts that are ready to be committed together; each counts towards the answer rate of the next."""
     if len(drafts) == 1:
-        return [_prepare(core, principal, drafts[0], now)]
+        return [prepare_authorised(core, principal, drafts[0], now)]
     batch, posts = Batch(), []
     try:
         for draft in drafts:
-            post = _prepare(core, principal, draft, now, batch)
+            post = prepare_authorised(core, principal, draft, now, batch)
             posts.append(post)
             batch.add(post.message)
     except PostroomError as error:
@@ -193,10 +193,12 @@ def prepare(core: Core, caller: Principal, draft: Draft, now: datetime) -> Post:
     The sender is the one that the credential allows, never just the one that the draft names (G8).
     """
     authorize(caller, "send", check_agent(draft.agent_id, "sender"))
-    return _prepare(core, caller, draft, now)
+    return prepare_authorised(core, caller, draft, now)
 
 
-def _prepare(core: Core, principal: Principal, draft: Draft, now: datetime, batch: Batch | None = None) -> Post:
+def prepare_authorised(
+    core: Core, principal: Principal, draft: Draft, now: datetime, batch: Batch | None = None
+) -> Post:
     """Check a draft and return the post that commits it.
 
     `batch` holds the letters that are sent with it. A temporary error carries the key with which to try again.

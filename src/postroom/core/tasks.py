@@ -11,6 +11,7 @@ of sessions is ignored. Where each task stands is read from `task_index`.
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,7 +31,7 @@ from ..errors import (
 from ..model import delivery as model_delivery
 from ..model.agent import Card
 from ..model.codec import blake2b, convert, encode
-from ..model.delivery import Delivery, State
+from ..model.delivery import Delivery, Lease, State
 from ..model.message import OVERDUE, Message, TaskNote
 from ..model.names import POSTMASTER, check_id
 from ..model.query import Query
@@ -48,24 +49,22 @@ from ..model.task import (
     open_task,
 )
 from ..model.values import check_label, check_object, check_text
-from ..policy.admission import check_admission, lacking, refusal
+from ..policy.admission import Judge, check_admission, lacking, refusal
 from ..store.protocol import Move, Post, Put
 from . import addressing, compose, deliveries, inbox, messages, names, threads, work
 from .authorize import authorize
+from .compose import LetterFields
 from .deliveries import notice, thread_fields
-from .messages import Receipt, Reply, prepare
+from .messages import Receipt, Reply, prepare_authorised
 from .names import current_name, names_of, seen_by
 from .task_index import active_tasks, all_tasks, session_of, task_of, tasks_of, was_sent, with_index
 from .validation import as_list, check_count, quoted
-from .verb import MailboxVerb, perform, verb
+from .verb import LOCAL, MailboxVerb, perform, verb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
 
-    from ..model.delivery import Lease
     from ..model.query import Moment
-    from ..policy.admission import Judge
     from ..store.protocol import Posted, Write
     from .authorize import Principal
     from .compose import Draft
@@ -76,50 +75,50 @@ LARGEST_SESSION = 65_536  # bytes, as JSON
 ROLES = {"any": {"giver", "receiver"}, "given": {"giver"}, "received": {"receiver"}}
 
 
-def give(
-    core: Core,
-    caller: Principal,
-    mailbox: str,
-    to: Any,
-    body: Any,
-    *,
-    deadline: Any = None,
-    session: Any = None,
-    fields: Mapping[str, Any],
-) -> Receipt:
-    """Open a task: send a letter to one agent. The session of the request stays in this room."""
-    authorize(caller, "send", mailbox)
-    fields = check_own_fields(fields, ("kind", "task"))
-    now = core.now().wall
-    due = compose.check_when(deadline, "deadline", now)
-    kept_session = None if session is None else _check_session(core, session)
-    post = messages.prepare(core, caller, _opening(core, mailbox, to, body, due, fields), now)
-    if open_task(post.message) is None:
-        raise Invalid("a task is for one agent", field="to", hint="give each its own; others may have a copy (cc)")
+@verb("give_task", Receipt, action="send")
+class GiveTask(LetterFields, kw_only=True):
+    """Give one agent a task. The session in which one was asked for it stays in this room."""
 
-    def plan() -> Sequence[Write]:
-        # A repeat: its deadline was checked when it was first sent (G3).
-        if was_sent(core, post.message):
-            return [post]
-        if due is not None and due <= now:
-            raise DeadlinePassed(f"{due.isoformat()} is over already", field="deadline")
-        key = session_key(mailbox, post.message.id)
-        record = [] if kept_session is None else [Put(record=Record(kind=SESSION, key=key, value=kept_session))]
-        return [*record, post]
+    to: Annotated[str | dict[str, Any], "who does it"]
+    body: Annotated[Any, "text, or a list of parts; a file part needs its `bytes`, as base64"] = None
+    deadline: Annotated[datetime | float | None, "when it must be over"] = None
+    session: Annotated[dict[str, Any] | None, "where you were asked for it; stays here"] = None
+    task: Annotated[Any, LOCAL] = None  # refused
 
-    return messages.commit_posts(core, [post], plan)[0]
+    def run(self, core: Core, principal: Principal) -> Receipt:
+        _check_not_chosen(self, ("kind", "task"))
+        now = core.now().wall
+        due = compose.check_when(self.deadline, "deadline", now)
+        kept_session = None if self.session is None else _check_session(core, self.session)
+        post = prepare_authorised(core, principal, self._opening(core, due), now)
+        if open_task(post.message) is None:
+            raise Invalid(
+                "a task is for one agent", field="to", hint="give each its own; others may have a copy (cc)"
+            )
 
+        def plan() -> Sequence[Write]:
+            # A repeat: its deadline was checked when it was first sent (G3).
+            if was_sent(core, post.message):
+                return [post]
+            if due is not None and due <= now:
+                raise DeadlinePassed(f"{due.isoformat()} is over already", field="deadline")
+            key = session_key(self.agent_id, post.message.id)
+            record = (
+                [] if kept_session is None else [Put(record=Record(kind=SESSION, key=key, value=kept_session))]
+            )
+            return [*record, post]
 
-def _opening(
-    core: Core, mailbox: str, to: Any, body: Any, deadline: datetime | None, fields: Mapping[str, Any]
-) -> compose.Draft:
-    """Return the opening letter. The task's name is the letter's id or, so that a repeat has the same, its key."""
-    id = core.new_id(mailbox) if fields.get("letter_id") is None else check_id(fields["letter_id"], "id")
-    key = fields.get("key")
-    name = id if key is None else _as_id(check_label(key, "key", 200))
-    note = TaskNote(id=name, state=TaskState.PENDING, deadline=deadline)
-    own = {"agent_id": mailbox, "to": to, "body": body, "kind": TASK, "task": note, "letter_id": id}
-    return compose.Draft(**(dict(fields) | own))
+        return messages.commit_posts(core, [post], plan)[0]
+
+    def _opening(self, core: Core, deadline: datetime | None) -> compose.Draft:
+        """Return the opening letter.
+
+        The task's name is the letter's id or, so that a repeat has the same, its key.
+        """
+        id = core.new_id(self.agent_id) if self.letter_id is None else check_id(self.letter_id, "id")
+        name = id if self.key is None else _as_id(check_label(self.key, "key", 200))
+        note = TaskNote(id=name, state=TaskState.PENDING, deadline=deadline)
+        return self.drafted(to=self.to, body=self.body, kind=TASK, task=note, letter_id=id)
 
 
 def _as_id(key: str) -> str:
@@ -136,12 +135,11 @@ def _check_session(core: Core, session: Any) -> dict[str, Any]:
     return checked
 
 
-def check_own_fields(fields: Mapping[str, Any], own: Sequence[str]) -> Mapping[str, Any]:
-    """Return the fields of a letter about a task; its `own` fields cannot be chosen."""
+def _check_not_chosen(fields: LetterFields, own: Sequence[str]) -> None:
+    """Raise Invalid if the caller chose a field that Postroom sets in letters about tasks."""
     for name in own:
-        if name in fields:
+        if getattr(fields, name) is not None:
             raise Invalid("cannot be chosen for this letter about a task", field=name)
-    return compose.letter_fields(fields)
 
 
 # -- finding tasks
@@ -167,7 +165,7 @@ class MailboxTasks(Struct):
     tasks: list[FoundTask]
 
 
-@verb("find_task", FoundTask, action="task", local=True)
+@verb("find_task", FoundTask, action="task", writes=False, local=True)
 class FindTask(MailboxVerb, kw_only=True):
     """Return a task that was given or received: by any letter of it, or by its name in the letters."""
 
@@ -279,133 +277,183 @@ LONGEST_REASON = 2000
 OWN_FIELDS = ("kind", "task", "in_reply_to", "cc", "bcc", "at")  # a step goes to the other party alone, at once
 
 
+# step -> the state to which it leads, the parameter that it takes, and whether that must be given.
+STEPS: dict[str, tuple[TaskState, str, bool]] = {
+    "accept": (TaskState.ACCEPTED, "body", False),
+    "start": (TaskState.WORKING, "body", False),
+    "complete": (TaskState.COMPLETED, "body", False),
+    "ask": (TaskState.INPUT_REQUIRED, "body", True),
+    "answer": (TaskState.WORKING, "body", True),
+    "reject": (TaskState.REJECTED, "reason", True),
+    "fail": (TaskState.FAILED, "reason", True),
+    "cancel": (TaskState.CANCELED, "reason", False),
+}
+
+
 class Moved(Struct, frozen=True):
     """A task after a move, the receipt of its letter, and the opening letter's delivery if that was settled."""
 
-    task: TaskStatus
+    task: FoundTask
     receipt: Receipt
     delivery: Delivery | None
 
 
-def move(
-    core: Core,
-    caller: Principal,
-    mailbox: str,
-    letter: str,
-    after: TaskState,
-    body: Any = None,
-    *,
-    reason: Any = None,
-    lease: Lease | None = None,
-    ack: bool = True,
-    answers: bool = False,
-    fields: Mapping[str, Any],
-) -> Moved:
-    """Move a task one step, and send the letter about it to the other party.
+def _senders(principal: Principal, owners: list[str | None]) -> list[str | None]:
+    """Return the owners of a request that moves a task, for which the caller must also have the right to send."""
+    for owner in owners:
+        authorize(principal, "send", owner)
+    return owners
 
-    The opening letter is acknowledged in the same commit: when the task is accepted (unless `ack` is False) or
-    over. A step that `answers` a question is the giver's.
+
+@verb("task_step", Moved, action="task", old_names={"message_id": "id"})
+class TaskStep(LetterFields, kw_only=True):
+    """Move a task by one step.
+
+    The letter that opened it is acknowledged in the same commit: when the task is accepted (unless `ack` is False)
+    or over.
     """
-    authorize(caller, "task", mailbox)
-    fields = check_own_fields(fields, OWN_FIELDS)
-    task = _find(core, mailbox, letter)
-    moment = core.now()
-    why = None if reason is None else check_text(reason, "reason", LONGEST_REASON)
-    draft = _update(core, mailbox, task, after, body, why, fields)
-    post = _step(core, caller, draft, moment)
-    settled: list[Move] = []
 
-    def plan() -> Sequence[Write]:
-        settled.clear()
-        if was_sent(core, post.message):
-            return [post]
-        current = _check_step(core, mailbox, letter, after, answers=answers)
-        if after is TaskState.ACCEPTED:
-            _check_admission(core, current, moment)
-        settled.extend(_settle(core, current, mailbox, after, lease, moment, ack=ack))
-        return with_index(core, [*settled, post])
+    id: Annotated[str, "the id of a letter"]
+    step: Annotated[str, ", ".join(STEPS)]
+    token: Annotated[str | None, "the lease's token, from claim"] = None
+    body: Annotated[Any, "text, or a list of parts; a file part needs its `bytes`, as base64"] = None
+    reason: Annotated[str | None, "of reject, fail and cancel"] = None
+    task: Annotated[Any, LOCAL] = None  # refused
+    lease: Annotated[Lease | None, LOCAL] = None  # of the letter that opened it
+    ack: Annotated[bool, LOCAL] = True
 
-    try:
-        with core.within_rate([mailbox] if post.deliveries else []):
-            (posted,) = core.store.commit(plan)
-    except PostroomError as error:
-        if error.temporary:
-            error.keys = (post.message.key or post.message.id,)
-        raise
-    return _moved(core, mailbox, letter, post, posted, settled)
+    def owners(self, core: Core, principal: Principal) -> list[str | None]:
+        return _senders(principal, super().owners(core, principal))
+
+    def run(self, core: Core, principal: Principal) -> Moved:
+        after = self._check()
+        mailbox, held = self.agent_id, None
+        if self.token:
+            held = work.Held(agent_id=mailbox, id=self.id, token=self.token).run(core, principal).letter
+        task = _find(core, mailbox, self.id)
+        lease = self.lease
+        if held is not None and held.message.id == task.letter:
+            lease = held.delivery.lease
+        moment = core.now()
+        why = None if self.reason is None else check_text(self.reason, "reason", LONGEST_REASON)
+        draft = _update(core, mailbox, task, after, self.body, why, compose.given_fields(self))
+        post = _step(core, principal, draft, moment)
+        settled: list[Move] = []
+
+        def plan() -> Sequence[Write]:
+            settled.clear()
+            if was_sent(core, post.message):
+                return [post]
+            current = _check_step(core, mailbox, task.letter, after, answers=self.step == "answer")
+            if after is TaskState.ACCEPTED:
+                _check_admission(core, current, moment)
+            settled.extend(_settle(core, current, mailbox, after, lease, moment, ack=self.ack))
+            return with_index(core, [*settled, post])
+
+        try:
+            with core.within_rate([mailbox] if post.deliveries else []):
+                (posted,) = core.store.commit(plan)
+        except PostroomError as error:
+            if error.temporary:
+                error.keys = (post.message.key or post.message.id,)
+            raise
+        return _moved(core, mailbox, task.letter, post, posted, settled)
+
+    def _check(self) -> TaskState:
+        """Check the step and its parameter; return the state to which it leads."""
+        if not isinstance(self.step, str) or self.step not in STEPS:
+            raise Invalid(f"{quoted(self.step)} is no step of a task", field="step", hint=", ".join(STEPS))
+        after, takes, must_be_given = STEPS[self.step]
+        other = "reason" if takes == "body" else "body"
+        if getattr(self, other) is not None:
+            raise Invalid(f"{self.step} takes a {takes}", field=other)
+        if must_be_given and getattr(self, takes) is None:
+            raise Invalid("is missing", field=takes)
+        _check_not_chosen(self, OWN_FIELDS)
+        return after
 
 
-def fail_unanswered(core: Core, caller: Principal, mailbox: str, letter: str, reason: str) -> Moved:
+@verb("fail_unanswered_task", Moved, action="task", local=True)
+class FailUnanswered(MailboxVerb, kw_only=True):
     """Fail a task whose question was not answered.
 
     The table leads there in two steps; they are one commit, so that no crash leaves the task `working` without a
     worker.
     """
-    authorize(caller, "task", mailbox)
-    task = _find(core, mailbox, letter)
-    moment = core.now()
-    why = check_text(reason, "reason", LONGEST_REASON)
-    steps: tuple[tuple[TaskState, str | None], ...] = ((TaskState.WORKING, None), (TaskState.FAILED, why))
-    drafts = [_update(core, mailbox, task, after, None, text, {}) for after, text in steps]
-    posts = [_step(core, caller, draft, moment) for draft in drafts]
-    settled: list[Move] = []
 
-    def plan() -> Sequence[Write]:
-        current = _check_step(core, mailbox, letter, TaskState.WORKING)
-        if current.state is not TaskState.INPUT_REQUIRED:
-            raise IllegalMove(f"a task that is {current.state} waits for no answer")
-        settled[:] = _settle(core, current, mailbox, TaskState.FAILED, None, moment, ack=True)
-        return with_index(core, [*settled, *posts])
+    id: Annotated[str, "the id of a letter"]
+    reason: Annotated[str, "why"]
 
-    with core.within_rate([mailbox] * len(posts)):
-        *_, posted = core.store.commit(plan)
-    return _moved(core, mailbox, letter, posts[-1], posted, settled)
+    def owners(self, core: Core, principal: Principal) -> list[str | None]:
+        return _senders(principal, super().owners(core, principal))
+
+    def run(self, core: Core, principal: Principal) -> Moved:
+        mailbox, task = self.agent_id, _find(core, self.agent_id, self.id)
+        moment = core.now()
+        why = check_text(self.reason, "reason", LONGEST_REASON)
+        steps: tuple[tuple[TaskState, str | None], ...] = ((TaskState.WORKING, None), (TaskState.FAILED, why))
+        drafts = [_update(core, mailbox, task, after, None, text, {}) for after, text in steps]
+        posts = [_step(core, principal, draft, moment) for draft in drafts]
+        settled: list[Move] = []
+
+        def plan() -> Sequence[Write]:
+            current = _check_step(core, mailbox, task.letter, TaskState.WORKING)
+            if current.state is not TaskState.INPUT_REQUIRED:
+                raise IllegalMove(f"a task that is {current.state} waits for no answer")
+            settled[:] = _settle(core, current, mailbox, TaskState.FAILED, None, moment, ack=True)
+            return with_index(core, [*settled, *posts])
+
+        with core.within_rate([mailbox] * len(posts)):
+            *_, posted = core.store.commit(plan)
+        return _moved(core, mailbox, task.letter, posts[-1], posted, settled)
 
 
-def admit(
-    core: Core,
-    caller: Principal,
-    mailbox: str,
-    letter: str,
-    judge: Judge | None = None,
-    *,
-    lease: Lease | None = None,
-    ack: bool = True,
-) -> Moved:
+@verb("admit_task", Moved, action="task", local=True)
+class Admit(MailboxVerb, kw_only=True):
     """Accept a task, or reject it with the reason; either way its giver gets the answer, in one commit.
 
     The judge is called first, outside of the commit: it may take as long as it likes.
     """
-    authorize(caller, "task", mailbox)
-    if judge is not None and not callable(judge):
-        raise Invalid(f"must be a function, not {type(judge).__name__}", field="judge")
-    task = _find(core, mailbox, letter)
-    _check_step(core, mailbox, letter, TaskState.ACCEPTED)
-    # The rules before the judge: a task that they refuse costs no call of a model.
-    unfit = _why_not(core, task, core.now()) or _judged(core, task, judge or lacking)
-    moment = core.now()
-    deliveries.apply_timers(core, moment, (mailbox,))
-    settled: list[Move] = []
-    posts: list[Post] = []
 
-    def plan() -> Sequence[Write]:
-        current = _check_step(core, mailbox, letter, TaskState.ACCEPTED)
-        # The rules once more: while the judge thought, another task may have taken the last place.
-        why = _why_not(core, current, moment) or unfit
-        after = TaskState.ACCEPTED if why is None else TaskState.REJECTED
-        draft = _update(core, mailbox, current, after, None, why, {})
-        posts[:] = [_step(core, caller, draft, moment)]
-        settled[:] = _settle(core, current, mailbox, after, lease, moment, ack=ack)
-        return with_index(core, [*settled, *posts])
+    id: Annotated[str, "the id of a letter"]
+    judge: Annotated[Judge | None, LOCAL] = None
+    lease: Annotated[Lease | None, LOCAL] = None  # of the letter that opened it
+    ack: Annotated[bool, LOCAL] = True
 
-    with core.within_rate([mailbox]):
-        (posted,) = core.store.commit(plan)
-    return _moved(core, mailbox, letter, posts[0], posted, settled)
+    def owners(self, core: Core, principal: Principal) -> list[str | None]:
+        return _senders(principal, super().owners(core, principal))
+
+    def run(self, core: Core, principal: Principal) -> Moved:
+        mailbox, judge = self.agent_id, self.judge
+        if judge is not None and not callable(judge):
+            raise Invalid(f"must be a function, not {type(judge).__name__}", field="judge")
+        task = _find(core, mailbox, self.id)
+        _check_step(core, mailbox, task.letter, TaskState.ACCEPTED)
+        # The rules before the judge: a task that they refuse costs no call of a model.
+        unfit = _why_not(core, task, core.now()) or _judged(core, task, judge or lacking)
+        moment = core.now()
+        deliveries.apply_timers(core, moment, (mailbox,))
+        settled: list[Move] = []
+        posts: list[Post] = []
+
+        def plan() -> Sequence[Write]:
+            current = _check_step(core, mailbox, task.letter, TaskState.ACCEPTED)
+            # The rules once more: while the judge thought, another task may have taken the last place.
+            why = _why_not(core, current, moment) or unfit
+            after = TaskState.ACCEPTED if why is None else TaskState.REJECTED
+            draft = _update(core, mailbox, current, after, None, why, {})
+            posts[:] = [_step(core, principal, draft, moment)]
+            settled[:] = _settle(core, current, mailbox, after, self.lease, moment, ack=self.ack)
+            return with_index(core, [*settled, *posts])
+
+        with core.within_rate([mailbox]):
+            (posted,) = core.store.commit(plan)
+        return _moved(core, mailbox, task.letter, posts[0], posted, settled)
 
 
-def _step(core: Core, caller: Principal, draft: Draft, moment: Moment) -> Post:
+def _step(core: Core, principal: Principal, draft: Draft, moment: Moment) -> Post:
     """Return the letter of a step, which passes the other party's allow list."""
-    post = prepare(core, caller, draft, moment.wall)
+    post = prepare_authorised(core, principal, draft, moment.wall)
     # The giver of a task must get the update. The table of states bounds the number of steps, so this lets in no
     # flood.
     return replace(post, admit=partial(addressing.resolve_post, core, ask=False))
@@ -478,7 +526,7 @@ def _moved(core: Core, mailbox: str, letter: str, post: Post, posted: Posted, se
         first = core.store.get((posted.message_id,)).get(posted.message_id)
         message = message if first is None else first.message
     receipt = Receipt(message=message, repeated=posted.repeated, unknown=posted.unknown)
-    return Moved(task, receipt, settled[0].after if settled else None)
+    return Moved(_with_session(core, mailbox, task), receipt, settled[0].after if settled else None)
 
 
 # -- admission

@@ -232,7 +232,7 @@ def encoders() -> dict[type, Callable[[Any], Any]]:
     """Return the types of values with JSON of their own. Made on first use: a command that sends loads none."""
     from ..core.agents import Agents  # noqa: PLC0415
     from ..core.messages import Receipt  # noqa: PLC0415
-    from ..core.tasks import FoundTask  # noqa: PLC0415
+    from ..core.tasks import FoundTask, Moved  # noqa: PLC0415
     from ..core.tokens import Token  # noqa: PLC0415
     from ..core.waiting import Entry  # noqa: PLC0415
     from ..core.work import Claimed, Revived, Settled  # noqa: PLC0415
@@ -258,6 +258,7 @@ def encoders() -> dict[type, Callable[[Any], Any]]:
         Found: plain_found,
         FoundTask: plain_task,
         Message: plain_message,
+        Moved: lambda moved: {"task": plain_task(moved.task), "receipt": plain_receipt(moved.receipt)},
         Peer: lambda peer: to_plain(shown_peer(peer)),
         Receipt: plain_receipt,
         Revived: plain_revived,
@@ -273,6 +274,7 @@ def encoders() -> dict[type, Callable[[Any], Any]]:
 
 # Fields of the JSON of results that have other names than the fields of the type.
 _RESULT_NAMES = {
+    "Moved": ("task", "receipt"),
     "Receipt": ("id", "thread", "repeated", "unknown", "routed", "carried", "letter"),
     "Tally": (*Tally.__struct_fields__, "total_unread", "backlog"),
     "Diagnosis": ("healthy", "worst", "findings"),

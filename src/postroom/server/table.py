@@ -168,61 +168,9 @@ def verb_of(row: Method | type[Verb]) -> type[Verb]:
     return cls
 
 
-def of_verb(cls: type[Verb]) -> type[Verb]:
-    """Return the verb."""
-    return cls
-
-
-# -- parameters that several methods share, and how they are read
-
-AGENT = Param("agent_id", "text", "whose mailbox; with a token, the token's agent")
-ID = Param("message_id", "text", "the id of a letter", required=True)
-TOKEN = Param("token", "text", "the lease's token, from claim")
-LIMIT = Param("limit", "count", "how many at most")
-BODY = Param("body", "any", "text, or a list of parts; a file part needs its `bytes`, as base64")
-FIELDS = (
-    Param("cc", "any", "further recipients"),
-    Param("bcc", "any", "recipients that the others do not see"),
-    Param("data", "any", "any JSON; becomes a data part"),
-    Param("subject", "text", "one line"),
-    Param("kind", "text", "an open word, such as question"),
-    Param("priority", "any", "low, normal, high or urgent"),
-    Param("scope", "text", "the team or project it belongs to"),
-    Param("expires", "when", "not offered after this"),
-    Param("at", "when", "not delivered before this"),
-    Param("thread_tag", "text", "a label for the thread"),
-    Param("conversation_id", "text", "the conversation it belongs to"),
-    Param("in_reply_to", "text", "the letter it answers"),
-    Param("task", "object", "what it says of a task"),
-    Param("callback", "object", "echoed, never acted on"),
-    Param("context", "object", "of a handoff"),
-    Param("attachments", "list", "names of what belongs to it"),
-    Param("tags", "list", "labels"),
-    Param("metadata", "object", "anything else"),
-    Param("key", "text", "the same key again sends nothing twice"),
-    Param("letter_id", "text", "only for a letter that has an id already"),
-)
-_FIELD_NAMES = tuple(param.name for param in FIELDS)
-
-RECEIPT = "id, thread, repeated, unknown, routed, carried, letter"
-
-
 def box_of(room: Room, params: dict[str, Any], param: str = "agent_id") -> Mailbox:
     """Return the mailbox that a call names, else the caller's own."""
     name = params.get(param) or room.principal.agent
     if name is None:
         raise Invalid("who are you?", field=param, hint="the name of an agent")
     return room.mailbox(name)
-
-
-def fields_of(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a letter under the names of `Mailbox.send`."""
-    fields = {name: params[name] for name in _FIELD_NAMES if name in params}
-    if "letter_id" in fields:
-        fields["id"] = fields.pop("letter_id")
-    return fields
-
-
-def some(params: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Return those of the named parameters that were given."""
-    return {name: params[name] for name in names if name in params}

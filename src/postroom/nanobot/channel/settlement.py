@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core import tasks
 from ...core.messages import Reply
+from ...core.verb import perform
 from ...errors import DeadlinePassed, IdTaken, IllegalMove, Invalid, NotAllowed, UnknownMessage
 from ...model.codec import encode
 from ...model.task import TaskState
@@ -110,7 +111,8 @@ async def fail_unanswered(post: Post, task: AsyncTask) -> None:
     """Fail a task whose question was not answered; otherwise it would count as work in hand for ever."""
     over = "its deadline is over" if answer_due(task.standing) == task.deadline else "a day is over"
     why = f"{over}, and the question about it was not answered"
-    await post.room.run(tasks.fail_unanswered, post.core, post.mailbox.principal, post.name, task.id, why)
+    request = tasks.FailUnanswered(agent_id=post.name, id=task.id, reason=why)
+    await post.room.run(perform, post.core, post.mailbox.principal, request)
 
 
 def mailable(text: str) -> str:
