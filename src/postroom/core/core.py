@@ -23,6 +23,7 @@ from ..store.protocol import Put, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
 
     from ..model.query import Moment
 
@@ -65,9 +66,11 @@ class SenderRates:
 
 
 class NextLook:
-    """The uptime at which this process looks again for what is due (`due`)."""
+    """When this process looks again for what is due, and what it remembers of its last look (`due`)."""
 
-    at = 0.0
+    def __init__(self) -> None:
+        self.at = 0.0  # by the uptime
+        self.deadlines: dict[str, datetime] = {}  # of tasks, by the ids of the letters that opened them
 
 
 class Core(Struct, frozen=True):

@@ -58,7 +58,7 @@ def _look(core: Core, moment: Moment) -> tuple[datetime | None, bool]:
         from .outbox import give_up_old  # noqa: PLC0415 - as above
 
         done += give_up_old(core, now)
-    deadlines = [convert(record.value, Due).at for record in core.store.records(DUE)]
+    deadlines = _deadlines(core)
     if deadlines and min(deadlines) <= now:
         from .tasks import report_overdue  # noqa: PLC0415 - as above
 
@@ -71,3 +71,16 @@ def _look(core: Core, moment: Moment) -> tuple[datetime | None, bool]:
         done += climb_overdue(core, now, most=FEW)
     later = [at for at in (*deadlines, *climbs) if at > now]
     return min(later, default=None), done > 0
+
+
+def _deadlines(core: Core) -> list[datetime]:
+    """Return the deadlines of tasks that are watched. That of a letter never changes, so each is read once."""
+    known, letters = core.next_look.deadlines, core.store.keys(DUE)
+    new = [letter for letter in letters if letter not in known]
+    if len(new) > FEW:
+        records = core.store.records(DUE)
+    else:
+        records = [record for letter in new for record in core.store.records(DUE, letter)]
+    kept = {letter: known[letter] for letter in letters if letter in known}
+    core.next_look.deadlines = kept | {record.key: convert(record.value, Due).at for record in records}
+    return list(core.next_look.deadlines.values())
