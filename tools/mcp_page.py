@@ -7,7 +7,7 @@ from pathlib import Path
 
 from postroom.mcp.prompts import PROMPTS
 from postroom.mcp.resources import TEMPLATES
-from postroom.mcp.tools import ROWS, Arg, Tool
+from postroom.mcp.tools import TOOLS, Arg, Tool, about, arguments
 
 PAGE = Path(__file__).parent.parent / "docs" / "mcp.md"
 HEAD = """# Mail for agents that speak MCP
@@ -109,7 +109,7 @@ break with the next release: it is not done. What is wrong with the arguments or
 
 
 def page() -> str:
-    tools = ["## Tools", ""] + [line for tool in ROWS for line in _tool(tool)]
+    tools = ["## Tools", ""] + [line for tool in TOOLS.values() for line in _tool(tool)]
     about = (
         "JSON, read without marking anything. Changes are told by `resources/subscribe` in 2025-11-25 and by"
         "\n`subscriptions/listen` in 2026-07-28. A notification is a hint to read again; a burst of mail may be told once."
@@ -122,7 +122,7 @@ def page() -> str:
     return "\n".join([HEAD, *tools, *resources, *prompts, TAIL])
 
 
-def _tool(tool: Tool) -> list[str]:
+def _tool(tool: type[Tool]) -> list[str]:
     marks = [
         ("only reads", tool.reads_only),
         ("may end something", tool.destroys),
@@ -130,7 +130,15 @@ def _tool(tool: Tool) -> list[str]:
     ]
     text = ", ".join(mark for mark, is_so in marks if is_so)
     answer = ", ".join(f"`{name}`" for name in tool.answer)
-    lines = [f"### {tool.name}", "", tool.about, "", *_args(tool.args), "", f"Answers with {answer}."]
+    lines = [
+        f"### {tool.declaration().name}",
+        "",
+        about(tool),
+        "",
+        *_args(arguments(tool)),
+        "",
+        f"Answers with {answer}.",
+    ]
     return [*lines, *([f"Marked as: {text}."] if text else []), ""]
 
 

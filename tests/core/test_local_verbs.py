@@ -7,7 +7,7 @@ import pytest
 from postroom.core import agents, peers, portable, stats, tasks, tokens, transfer, webhooks
 from postroom.core.verb import LOCAL, Verb, from_params, parameters
 from postroom.errors import Invalid
-from postroom.mcp.tools import ROWS
+from postroom.mcp.tools import TOOLS
 from postroom.server.inbox_actions import ACTIONS
 from postroom.server.mail import MAIL
 from postroom.server.protocol import wire_verbs
@@ -48,7 +48,7 @@ def test_no_wire_offers_a_local_verb() -> None:
     offered = ACTIONS | MAIL | SESSION | wire_verbs()
     assert not [name for name, verb in offered.items() if verb.declaration().local]
     names = {verb.declaration().name for verb in LOCAL_VERBS}
-    assert not names & {*offered, *(row.name for row in ROWS)}
+    assert not names & {*offered, *TOOLS}
 
 
 @pytest.mark.parametrize("verb", LOCAL_VERBS)

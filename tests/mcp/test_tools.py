@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from postroom.mcp.tools import LONGEST_WAIT, ROWS
+from postroom.mcp.tools import LONGEST_WAIT, TOOLS, arguments
 from postroom.server.protocol import call as wire_call
 from tests.mcp.harness import MODES, Harness, ask, played, refused
 
@@ -60,7 +60,7 @@ def test_every_tool_says_what_it_takes_what_it_gives_and_what_it_does() -> None:
     async def story(harness: Harness) -> None:
         async with harness.client("ann") as ann:
             tools = {tool.name: tool for tool in (await ann.list_tools()).tools}
-            assert [row.name for row in ROWS] == list(tools)
+            assert [*TOOLS] == list(tools)
             for tool in tools.values():
                 jsonschema.Draft202012Validator.check_schema(tool.input_schema)
                 jsonschema.Draft202012Validator.check_schema(tool.output_schema or {})
@@ -134,10 +134,10 @@ def test_with_a_token_no_other_inbox_can_be_reached() -> None:
     async def story(harness: Harness) -> None:
         harness.room.mailbox("ann").send("bob", "private", id="m-1")
         async with harness.client(token="eve") as eve:  # noqa: S106 - a name
-            for tool in ROWS:
-                if any(arg.name == "agentId" for arg in tool.args):
-                    error = await refused(eve, tool.name, agentId="bob", **NEEDED.get(tool.name, {}))
-                    assert "NotAllowed" == error["name"], tool.name
+            for name, tool in TOOLS.items():
+                if any(arg.name == "agentId" for arg in arguments(tool)):
+                    error = await refused(eve, name, agentId="bob", **NEEDED.get(name, {}))
+                    assert "NotAllowed" == error["name"], name
             assert 0 == (await ask(eve, "search_mail", query="private"))["count"]
             assert 0 == (await ask(eve, "read_thread", threadTag="m-1"))["count"]
             assert "UnknownMessage" == (await refused(eve, "ack", messageIds="m-1"))["name"]

@@ -25,8 +25,8 @@ from postroom.core import compose, tokens
 from postroom.core.authorize import OWNER, SOCKET
 from postroom.core.verb import Verb, parameters, perform
 from postroom.map.table import MAP
+from postroom.mcp.tools import TOOLS, arguments, read_call
 from postroom.mcp.tools import Caller as ToolCaller
-from postroom.mcp.tools import check_args
 from postroom.server.broker import Broker
 from postroom.server.callers import PrincipalCalls
 from postroom.server.describe import kind_of
@@ -38,7 +38,7 @@ from tests.contract.mcp_surface import Mcp
 from tests.daemons import PATIENCE, Daemon
 from tests.map.people import Refused, visitor
 from tests.server import gullible
-from tests.server.test_who_may import METHODS, TOOLS, Filled, carried_out
+from tests.server.test_who_may import METHODS, Filled, carried_out
 
 SECRET = b"the room's own secret, in its own file"
 ENCLOSED = base64.b64encode(SECRET)
@@ -131,7 +131,7 @@ def test_no_tool_opens_a_path(name: str) -> None:
         broker = Broker(executor)
         try:
             caller = ToolCaller(partial(PrincipalCalls(executor, broker).call, OWNER), usual="alice")
-            return await TOOLS[name].run(caller, check_args(TOOLS[name], params))
+            return await read_call(TOOLS[name], params).call(caller)
         except PostroomError as refused:
             return str(refused)
         finally:
@@ -142,9 +142,11 @@ def test_no_tool_opens_a_path(name: str) -> None:
         filled = Filled(room)
         known = WORDS | {"to": "bob", "query": "x", "messageIds": [filled.letter], "timeout": 0}
         params = {
-            arg.name: known[arg.name] for arg in TOOLS[name].args if arg.required or arg.name in {"to", "timeout"}
+            arg.name: known[arg.name]
+            for arg in arguments(TOOLS[name])
+            if arg.required or arg.name in {"to", "timeout"}
         }
-        for arg in TOOLS[name].args:
+        for arg in arguments(TOOLS[name]):
             replies = [asyncio.run(call(room, params | {arg.name: shape})) for shape in SHAPES]
             assert ENCLOSED.decode() not in str(replies)
         assert ENCLOSED not in held(room)

@@ -23,7 +23,7 @@ from postroom.core.conversations import ConversationRequest, Guest
 from postroom.core.verb import Verb, from_params, parameters, perform
 from postroom.formats.map import FEDERATION
 from postroom.map.table import MAP
-from postroom.mcp.tools import ROWS, check_args
+from postroom.mcp.tools import TOOLS, arguments, read_call
 from postroom.mcp.tools import Caller as ToolCaller
 from postroom.model.alert import Rung
 from postroom.model.codec import encode
@@ -45,7 +45,6 @@ METHODS: dict[str, type[Verb]] = {f"action {name}": row for name, row in ACTIONS
     # What a session does itself: map/test_access; what systems say to each other: federation/test_strangers.
     **{name: row for name, row in MAP.items() if not issubclass(row, SessionVerb) and name not in FEDERATION},
 }
-TOOLS = {row.name: row for row in ROWS}
 # What these say of alice, for whom no parameter of the table stands.
 INSIDE = {"action notify": {"event": {"type": "agent.spawn", "agent": {"agentId": "alice"}}}}
 CALLERS_OWN = {name for name, row in METHODS.items() if row.whose is None and name not in INSIDE}
@@ -564,7 +563,7 @@ def tool_outcome(name: str, who: Callable[[Room], Principal]) -> str:
         try:
             verbs = partial(PrincipalCalls(executor, broker).call, principal)
             caller = ToolCaller(verbs, agent=principal.agent)
-            await TOOLS[name].run(caller, check_args(TOOLS[name], params))
+            await read_call(TOOLS[name], params).call(caller)
         finally:
             broker.close()
             await executor.close()
@@ -574,7 +573,7 @@ def tool_outcome(name: str, who: Callable[[Room], Principal]) -> str:
         known: dict[str, Any] = {"to": ["bob"], "query": WORD, "messageIds": [filled.letter], "workCompleted": "x",
                  "threadTag": "tag", "action": "list", "agentId": "alice", "from": "alice"}  # fmt: skip
         known |= {"timeout": 0} | ({"to": "bob"} if name == "task" else {})
-        params = {arg.name: known[arg.name] for arg in TOOLS[name].args if arg.name in known}
+        params = {arg.name: known[arg.name] for arg in arguments(TOOLS[name]) if arg.name in known}
         try:
             asyncio.run(call(room, who(room), params))
         except PostroomError as error:
@@ -584,7 +583,7 @@ def tool_outcome(name: str, who: Callable[[Room], Principal]) -> str:
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_a_tool_serves_its_own_agent_and_nobody_whose_token_is_revoked(name: str) -> None:
-    is_own = any(arg.name == "agentId" for arg in TOOLS[name].args)
+    is_own = any(arg.name == "agentId" for arg in arguments(TOOLS[name]))
     assert "done" == tool_outcome(name, holder("alice"))
     assert ("NotAllowed" if is_own else "done") == tool_outcome(name, holder("carl")), "another agent"
     assert "NotAllowed" == tool_outcome(name, revoked("alice"))

@@ -18,7 +18,7 @@ from ..errors import Invalid, Missing, PostroomError, Refused
 from ..formats.errors import details
 from .prompts import PROMPTS, prompt_text
 from .resources import TEMPLATES, parse_uri, read_target, watch_target
-from .tools import ROWS, TOOLS, argument_name, check_args
+from .tools import TOOLS, about, argument_name, input_schema, output_schema, read_call
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,14 +90,14 @@ class MailProvider(Provider):
     # -- tools
 
     def tools(self) -> Sequence[types.Tool]:
-        return [wire_tool(tool) for tool in ROWS]
+        return [wire_tool(tool) for tool in TOOLS.values()]
 
     async def call_tool(self, ctx: Ctx, params: types.CallToolRequestParams) -> types.CallToolResult | None:
         tool = TOOLS.get(params.name)
         if tool is None:
             return None
         try:
-            answer = await tool.run(self._caller_of(ctx), check_args(tool, params.arguments or {}))
+            answer = await read_call(tool, params.arguments or {}).call(self._caller_of(ctx))
         except PostroomError as error:
             return _tool_error(tool, error, params.arguments or {})
         return types.CallToolResult(content=[_text(answer)], structured_content=answer)
@@ -183,18 +183,18 @@ class MailProvider(Provider):
 _URIS = {row.uri for row in TEMPLATES}
 
 
-def wire_tool(tool: Tool) -> types.Tool:
+def wire_tool(tool: type[Tool]) -> types.Tool:
     hints = types.ToolAnnotations(
         read_only_hint=tool.reads_only,
         destructive_hint=tool.destroys,
         idempotent_hint=tool.repeatable,
     )
     return types.Tool(
-        name=tool.name,
+        name=tool.declaration().name,
         title=tool.title,
-        description=tool.about,
-        input_schema=tool.input_schema,
-        output_schema=tool.output_schema,
+        description=about(tool),
+        input_schema=input_schema(tool),
+        output_schema=output_schema(tool),
         annotations=hints,
     )
 
@@ -205,7 +205,7 @@ def _text(value: Any) -> types.TextContent:
     return types.TextContent(type="text", text=escape_json(encoded).decode())
 
 
-def _tool_error(tool: Tool, error: PostroomError, params: Mapping[str, Any]) -> types.CallToolResult:
+def _tool_error(tool: type[Tool], error: PostroomError, params: Mapping[str, Any]) -> types.CallToolResult:
     """Return an error as the result of a tool, which the model reads; it never is an error of the protocol."""
     result = {"error": error.message, **details(error)}
     if error.field:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LONGEST = 4000  # characters of one letter
 BUDGET = 8000  # characters of a whole inbox
-_ME = Arg("agent", "text", "default: you")
+_ME = Arg("agent", "default: you")
 
 
 class Prompt(NamedTuple):
@@ -90,14 +90,14 @@ PROMPTS = {
             "reply",
             "Answer a message",
             "Write an answer to one message.",
-            (Arg("message", "text", "its id", required=True), _ME),
+            (Arg("message", "its id", required=True), _ME),
             _reply,
         ),
         Prompt(
             "handoff",
             "Hand work over",
             "Hand your work to another agent, with all it needs.",
-            (Arg("to", "text", "who goes on", required=True), Arg("thread", "text", "what it is about"), _ME),
+            (Arg("to", "who goes on", required=True), Arg("thread", "what it is about"), _ME),
             _handoff,
         ),
     )
