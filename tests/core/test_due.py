@@ -102,6 +102,23 @@ def test_a_write_between_two_looks_asks_nothing_of_the_store(room: Room) -> None
     check_asks_nothing(room)
 
 
+def test_a_second_look_reads_no_deadline_again(room: Room) -> None:
+    for _ in range(due.FEW + 1):
+        room.mailbox("ann").give_task("bob", "x", deadline=60)
+    counting = Counting(room.core.store)
+    core = due_core(room, counting)
+
+    def read_by_a_look() -> int:
+        counting.asked.clear()
+        due._look(core, core.now())
+        return counting.asked["records"] - 1  # one for the escalations
+
+    assert 1 == read_by_a_look() and 0 == read_by_a_look()
+    room.mailbox("ann").give_task("bob", "another", deadline=30)
+    assert 1 == read_by_a_look() and 0 == read_by_a_look()
+    assert due.FEW + 2 == len(core.next_look.deadlines)
+
+
 def test_a_look_at_every_write_is_found_out(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug."""
     monkeypatch.setattr(due, "LOOK_EVERY", 0.0)
