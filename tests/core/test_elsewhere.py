@@ -269,7 +269,7 @@ def test_mail_for_a_stranger_goes_on_to_the_system_that_has_it(room: Room) -> No
     assert [{"Bob@far": State.QUEUED}] * 3 == [places(room, one.id) for one in sent]
     assert {} == outbox.unknown_names(room.core) and not room.mailbox("bob").check()
     assert ("Bob@far",) == ann.send("bob", "at once, as it was found").routed
-    assert [] == outbox.announced_agents(room.core, OWNER)  # who was only asked for is not listed
+    assert [] == outbox.announced_agents(room.core)  # who was only asked for is not listed
 
 
 def test_what_is_not_a_strangers_letter_or_may_not_go_stays(factory: RoomFactory, clock: FakeClock) -> None:
@@ -342,7 +342,7 @@ def test_a_name_is_spelt_as_its_system_announced_it_before_the_first_letter(room
     for message in ("zoe", "ZOE@far", "zoe@FAR/dev"):
         sent = ann.send(message, "one")
         assert f"Zoe@far{'/dev' if '/' in message else ''}" == next(iter(places(room, sent.id)))
-    assert ["Zoe"] == [name for name, _ in outbox.announced_agents(room.core, OWNER)]
+    assert ["Zoe"] == [name for name, _ in outbox.announced_agents(room.core)]
 
 
 def test_announcements_of_a_removed_peer_count_no_more(room: Room) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.core import agents, peers, portable, stats, tasks, tokens, transfer, webhooks
+from postroom.core import agents, peers, portable, search, stats, tasks, tokens, transfer, webhooks
 from postroom.core.verb import LOCAL, Verb, from_params, parameters
 from postroom.errors import Invalid
 from postroom.mcp.tools import TOOLS
@@ -27,6 +27,7 @@ LOCAL_VERBS: list[type[Verb]] = [
     portable.Backup,
     portable.Export,
     portable.Import,
+    search.FindIds,
     stats.GetFlow,
     tasks.Admit,
     tasks.FailUnanswered,

@@ -279,12 +279,13 @@ def _whole(context: Context, word: str) -> str:
 
 
 def _beginning(context: Context, word: str) -> list[str]:
-    from ..core.search import ids_with_prefix  # noqa: PLC0415 - only for commands with an ID
+    from ..core.search import FindIds  # noqa: PLC0415 - only for commands with an ID
 
     room = context.room
     mailbox = None if _is_operator(context) else context.mailbox.name
     try:
-        return ids_with_prefix(room.core, room.principal, mailbox, word, _MOST)
+        request = FindIds(agent_id=mailbox or "", prefix=word, limit=_MOST)
+        return perform(room.core, room.principal, request).ids
     except PostroomError:  # the command itself reports what is wrong
         return []
 

@@ -307,7 +307,7 @@ class ListAgents(Verb, kw_only=True):
             return Agents(found)
         from .outbox import announced_agents  # noqa: PLC0415 - most calls are about this room
 
-        return Agents(found, announced_agents(core, principal))
+        return Agents(found, announced_agents(core))
 
 
 class Mailboxes(Struct):

@@ -1,8 +1,8 @@
 """Authorisation: one table says which principal may do what.
 
-Every verb calls `authorize` first, with an action that has a row in `RULES`. A program that opens the room's file
-through the library is the room's owner and may do everything. A server knows its callers and passes the principal
-of an agent instead; that agent reaches its own mailbox and nothing else.
+`perform` calls `authorize` before it runs a verb, with an action that has a row in `RULES`. A program that opens
+the room's file through the library is the room's owner and may do everything. A server knows its callers and
+passes the principal of an agent instead; that agent reaches its own mailbox and nothing else.
 """
 
 from __future__ import annotations

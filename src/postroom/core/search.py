@@ -17,7 +17,6 @@ from ..model.message import Message
 from ..model.names import HUMAN, check_id, fold
 from ..model.query import Query
 from ..model.search import Marks, SearchQuery, read_query, search_text, words
-from .authorize import authorize
 from .deliveries import apply_timers
 from .inbox import Messages, check_spelling
 from .names import names_of, seen_by
@@ -101,10 +100,21 @@ class Sent(MailboxVerb, kw_only=True):
         return SentLetters([letter.message for letter in letters], forwarded)
 
 
-def ids_with_prefix(core: Core, caller: Principal, mailbox: str | None, beginning: str, limit: int) -> list[str]:
-    """Return the ids with this prefix, of letters that `mailbox` may see."""
-    authorize(caller, "room" if mailbox is None else "search", mailbox)
-    return core.store.ids(check_id(beginning, "id"), mailbox, limit)
+class Ids(Struct):
+    """Ids of letters."""
+
+    ids: list[str]
+
+
+@verb("find_ids", Ids, action="search", writes=False, everyone=True, local=True)
+class FindIds(MailboxVerb, kw_only=True):
+    """Return the ids with this prefix, of letters that were sent or received here."""
+
+    prefix: Annotated[str, "how they begin"]
+    limit: Annotated[int, "how many at most"]
+
+    def run(self, core: Core, _principal: Principal) -> Ids:
+        return Ids(core.store.ids(check_id(self.prefix, "id"), self.mailbox, self.limit))
 
 
 def _with_human_name(query: SearchQuery, human: str) -> SearchQuery:

@@ -81,7 +81,8 @@ class Declaration(Struct, frozen=True, kw_only=True):
     waits: bool = False  # does it wait for mail? Then it has a parameter `timeout`
     everyone: bool = False  # without an agent, is it about the whole room, for whoever may see that?
     strict: bool = True  # is an unknown parameter refused? Other programs' protocols ignore it
-    local: bool = False  # does it take a path or a function, or return a secret? Then no wire has it
+    # Does it take a path or a function, return a secret, or administer the room? Then no wire has it.
+    local: bool = False
     old_names: dict[str, str] = {}  # deprecated name of a parameter -> its name
 
 

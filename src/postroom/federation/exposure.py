@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from ..core import agents as core_agents
 from ..core import outbox, peers
-from ..core.authorize import OWNER
 from ..core.core import put_record
 from ..errors import Invalid
 from ..formats.map import GUEST, LINK_NAME
@@ -77,7 +76,7 @@ def _further(core: Core, peer: Peer) -> list[dict[str, Any]]:
         return []
     return [
         {"agentId": name, "status": route.status, "systemId": route.system}
-        for name, route in outbox.announced_agents(core, OWNER)
+        for name, route in outbox.announced_agents(core)
         if not route.by and not same_name(route.system, peer.system)
     ]
 

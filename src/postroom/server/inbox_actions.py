@@ -201,7 +201,7 @@ class ListAgents(ForeignVerb, kw_only=True):
         found = room_of(core, principal).agents(scope=self.scope)
         rows = [agent_record(agent) for agent in found if agent.registered]
         if self.include_federated and self.scope is None:  # the scopes of remote agents are unknown
-            rows += [far_agent_record(*one) for one in outbox.announced_agents(core, principal)]
+            rows += [far_agent_record(*one) for one in outbox.announced_agents(core)]
         return {"count": len(rows), "agents": rows}
 
 
