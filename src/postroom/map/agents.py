@@ -41,8 +41,7 @@ from ..model.agent import map_fields, parent_of
 from ..model.names import check_agent, check_scope
 from ..model.record import MEMBER
 from ..policy.routing import is_routable
-from ..server.table import box_of
-from .routing import above, below, listed_agents
+from .routing import above, below, box_of, listed_agents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,7 +15,6 @@ from ..errors import NotAllowed, PostroomError
 from ..formats.map import PING, REGISTER, SEND, SPAWN, STOPPED, SUSPENDED, request
 from ..server.protocol import Request
 from .access import agent_id, child_id
-from .agents import IS_HERE
 from .delivery import AgentDelivery
 from .session import Step
 from .table import MAP
@@ -108,7 +107,7 @@ class ConnectionAgents:
                 self._session.take(name)
                 self.callers[name] = self._conn.caller_for(name)
             request = from_params(MAP[method], fields)
-            setattr(request, IS_HERE, was_here)
+            request.is_here = was_here  # type: ignore[attr-defined] # both have it
             result: dict[str, Any] = await self.callers[name].make(request)
         except PostroomError:
             if not was_here:

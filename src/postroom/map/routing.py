@@ -37,7 +37,6 @@ from ..model.message import same_name
 from ..model.names import BROADCAST, check_agent, check_scope, format_address, parse_address
 from ..model.record import CARD, MAP_LINK, MEMBER
 from ..server.events import LoadedChanges, check_filter, events, wanted
-from ..server.table import box_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from ..core.authorize import Principal
     from ..core.core import Core
     from ..formats.map import Address, Kin, Remote
+    from ..mailbox import Mailbox
     from ..model.agent import Agent
     from ..model.record import Cursor
     from ..room import Room
@@ -204,6 +204,15 @@ def below(children: dict[str, list[str]], name: str, depth: int | None) -> Itera
 
 
 # -- methods
+
+
+def box_of(room: Room, params: dict[str, Any], param: str = "agent_id") -> Mailbox:
+    """Return the mailbox that a call names, else the caller's own."""
+    name = params.get(param) or room.principal.agent
+    if name is None:
+        raise Invalid("who are you?", field=param, hint="the name of an agent")
+    return room.mailbox(name)
+
 
 MOST_REPLAYED = 1000
 SLICE = 500  # changes that are read at once

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
-from ..core.verb import from_params, parameters
+from ..core.verb import from_params, given, parameters
 from ..errors import IllegalMove, NotAllowed, PostroomError, QuotaFull
 from ..formats.errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from ..formats.federation import PREFIX as FEDERATION
@@ -57,7 +57,6 @@ from ..formats.map import (
 from ..model.values import read_json
 from ..server import protocol
 from ..server.protocol import PREFIX
-from ..server.table import row_params
 from .table import for_map
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ class Step(protocol.Step, frozen=True):
 
     @property
     def params(self) -> dict[str, Any]:
-        return row_params(self.request)
+        return given(self.request)
 
     def answer(self, result: Any) -> dict[str, Any]:
         return {} if self.call.is_notification else self.call.answer(result)

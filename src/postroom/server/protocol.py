@@ -31,7 +31,6 @@ from .inbox_actions import ACTIONS
 from .mail import MAIL
 from .requests import answer, is_long, is_slow, patience
 from .session import SESSION
-from .table import verb_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from ..formats.errors import Problem
     from ..policy.limits import Limits
     from ..room import Room
-    from .table import Method
 
 
 class LineSplitter:
@@ -149,13 +147,13 @@ def notification(method: str, params: dict[str, Any]) -> dict[str, Any]:
 # -- all verbs by name
 
 PREFIX = "mail/"
-_ROWS: tuple[Method | type[Verb], ...] = (
+_ROWS: tuple[type[Verb], ...] = (
     *server_verbs.MAIL_ROWS,
     *server_verbs.WORK_ROWS,
     *server_verbs.ALERT_ROWS,
     *server_verbs.ROOM_ROWS,
 )
-ROWS: dict[str, type[Verb]] = {cls.declaration().name: cls for cls in map(verb_of, _ROWS)}
+ROWS: dict[str, type[Verb]] = {cls.declaration().name: cls for cls in _ROWS}
 ALIASES = {"mail/inbox": "check"}  # what agent-inbox's README calls it
 
 
