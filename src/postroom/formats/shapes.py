@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get
 import msgspec
 from msgspec import Struct
 
+from ..core.messages import Receipt
 from ..core.waiting import Entry
-from ..core.work import Claimed
+from ..core.work import Claimed, Revived, Settled
 from ..model.delivery import Delivery
 from ..model.message import Message
+from ..model.peer import Carried
 from ..model.query import Found
+from ..model.record import Cursor
 from .plain import encoders
 
 if TYPE_CHECKING:
@@ -77,10 +80,37 @@ def _entry_shape() -> type[Struct]:
     return _shape("Entry", Entry, ("sender", "priority"), **{"from": str, "priority": _Priority})
 
 
+@cache
+def _receipt_shape() -> type[Struct]:
+    carried = list[json_type(Carried)]  # type: ignore[misc,valid-type] # made here
+    return _shape("Receipt", Receipt, ("message",), id=str, thread=str, carried=carried, letter=_message_shape())
+
+
+@cache
+def _move_shape() -> type[Struct]:
+    hints, names = _hints(Delivery), ("state", "attempts", "reason", "due_at")
+    return msgspec.defstruct("Move", [("id", str), *((name, hints[name]) for name in names)])
+
+
+@cache
+def _settled_shape() -> type[Struct]:
+    fields: list[Any] = [("letters", list[_move_shape()]), ("receipts", list[_receipt_shape()])]  # type: ignore[misc]
+    return msgspec.defstruct("Settled", fields)
+
+
+@cache
+def _revived_shape() -> type[Struct]:
+    return msgspec.defstruct("Revived", [("letters", list[_move_shape()])])  # type: ignore[misc] # a type made here
+
+
 _Priority = Literal["low", "normal", "high", "urgent"]
-_SHAPES: dict[type, Callable[[], type[Struct]]] = {
+_SHAPES: dict[type, Callable[[], type]] = {
     Claimed: _claimed_shape,
+    Cursor: lambda: str,
     Entry: _entry_shape,
     Found: _letter_shape,
     Message: _message_shape,
+    Receipt: _receipt_shape,
+    Revived: _revived_shape,
+    Settled: _settled_shape,
 }
