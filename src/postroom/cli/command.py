@@ -284,13 +284,9 @@ def command_of(name: str) -> Command:
 
 def command_of_verb(word: str) -> Command | None:
     """Return the command for a verb that is in no table, with its required parameters as arguments."""
-    from pkgutil import iter_modules  # noqa: PLC0415 - rare
+    from ..core.verb import VERBS, load_verbs, parameters  # noqa: PLC0415 - rare
 
-    from .. import core  # noqa: PLC0415 - rare
-    from ..core.verb import VERBS, parameters  # noqa: PLC0415 - rare
-
-    for module in iter_modules(core.__path__):
-        import_module(f"{core.__name__}.{module.name}")
+    load_verbs()
     found = VERBS.get(word.replace("-", "_"))
     if found is None or found.declaration().local:
         return None

@@ -186,6 +186,16 @@ def verb(
     return declare
 
 
+def load_verbs() -> None:
+    """Import every module of core, so that all verbs are known."""
+    from importlib import import_module  # noqa: PLC0415 - a command loads the verb that it calls
+    from pkgutil import iter_modules  # noqa: PLC0415 - as above
+
+    package = __name__.rpartition(".")[0]
+    for module in iter_modules(import_module(package).__path__):
+        import_module(f"{package}.{module.name}")
+
+
 def perform(core: Core, principal: Principal, request: Runs[T]) -> T:
     """Authorise the caller and carry out the request. One that waits blocks until there is something.
 

@@ -699,12 +699,6 @@ def scope_record(scope: ScopeCard, members: Sequence[str]) -> dict[str, Any]:
     } | present(createdBy=scope.created_by or None)
 
 
-def first_state(params: dict[str, Any]) -> str:
-    """Return the state of an agent that registers."""
-    state = params.get("state")
-    return state if isinstance(state, str) and state else FIRST_STATE
-
-
 # Errors, in the codes of MAP's SDK: `{code, message, data: {category, retryable, details}}`
 
 AUTH_REQUIRED, AUTH_FAILED, AUTH_EXPIRED, DENIED, NO_METHOD, BAD_CREDENTIALS = 1000, 1001, 1002, 1003, 1005, 1006

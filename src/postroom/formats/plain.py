@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..core.tokens import Token
     from ..core.waiting import Entry
     from ..core.work import Claimed, Revived, Settled
-    from ..letter import Letter, Work
+    from ..letter import Letter
     from ..model.agent import Agent
     from ..model.alert import Rung
     from ..model.delivery import Delivery
@@ -68,12 +68,6 @@ def plain_claimed(claimed: Claimed) -> dict[str, Any]:
 def plain_letter(letter: Letter) -> dict[str, Any]:
     """Return a letter with its delivery."""
     return plain_message(letter.message) | {"delivery": plain_delivery(letter.delivery)}
-
-
-def plain_work(work: Work, seconds: float) -> dict[str, Any]:
-    """Return a claimed letter with its lease token."""
-    lease = work.delivery.lease
-    return plain_letter(work) | {"token": lease.token if lease else None, "lease_seconds": seconds}
 
 
 def plain_message(message: Message) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ..core.verb import VERBS, Verb, from_params, given_names, parameters
+from ..core.verb import VERBS, Verb, from_params, given_names, load_verbs, parameters
 from ..errors import PostroomError, TooLarge
 from ..formats.errors import (
     INVALID_PARAMS,
@@ -26,7 +26,6 @@ from ..formats.errors import (
 )
 from ..model.codec import to_plain
 from ..model.values import read_json
-from . import verbs as server_verbs
 from .inbox_actions import ACTIONS
 from .mail import MAIL
 from .requests import answer, is_long, is_slow, patience
@@ -146,25 +145,19 @@ def notification(method: str, params: dict[str, Any]) -> dict[str, Any]:
 
 # -- all verbs by name
 
+load_verbs()
 PREFIX = "mail/"
-_ROWS: tuple[type[Verb], ...] = (
-    *server_verbs.MAIL_ROWS,
-    *server_verbs.WORK_ROWS,
-    *server_verbs.ALERT_ROWS,
-    *server_verbs.ROOM_ROWS,
-)
-ROWS: dict[str, type[Verb]] = {cls.declaration().name: cls for cls in _ROWS}
 ALIASES = {"mail/inbox": "check"}  # what agent-inbox's README calls it
 
 
 def wire_verbs() -> dict[str, type[Verb]]:
     """Return our own verbs by name, without those that make sense only in the caller's process."""
-    return ROWS | {name: cls for name, cls in VERBS.items() if not cls.declaration().local}
+    return {name: cls for name, cls in VERBS.items() if not cls.declaration().local}
 
 
 def own_verb(name: str) -> type[Verb] | None:
     """Return one of our own verbs by its name."""
-    cls = VERBS.get(name) or ROWS.get(name)
+    cls = VERBS.get(name)
     return None if cls is None or cls.declaration().local else cls
 
 
