@@ -25,11 +25,12 @@ from tests.rooms import texts
 
 PATIENCE = 60.0  # seconds; a bound, not a pace
 PROGRAM = """
-import asyncio, sys, time
+import asyncio, signal, sys, time
 import postroom
 from postroom.serving import Service
 
 address, seconds, concurrency, lease, timeout, bug = sys.argv[1:]
+signal.signal(signal.SIGTERM, signal.SIG_DFL)  # coverage has a handler of its own
 
 async def ack_first(self, work, handle=Service._handle):
     await work.ack()

@@ -433,7 +433,7 @@ def translate(error: apsw.Error | OSError, path: ground.Place) -> PostroomError:
         return Damaged(f"{path} is damaged: {error}", hint=SALVAGE)
     if isinstance(error, (OSError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
         if isinstance(error, OSError) and error.errno in NO_FILES:
-            return StoreFailing("no more files can be opened", hint=NO_FILES_HINT)
+            return StoreFailing(f"no more files can be opened: {error.strerror}", hint=NO_FILES_HINT)
         why = error.strerror if isinstance(error, OSError) else error
         place = error.filename if isinstance(error, OSError) and isinstance(error.filename, str) else path
         return StoreFailing(f"{place} cannot be written: {why}", hint=_WRITABLE)
