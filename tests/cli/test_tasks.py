@@ -214,3 +214,15 @@ def test_a_task_that_is_overdue_says_for_how_long(shell: Shell) -> None:
     assert " s overdue |" in shown and "in 60 min" in shown
     shell.json("tasks", "reject", "t-1", "--as", "bob", "--reason", "late")
     assert "overdue" not in shell.run("tasks", "--as", "ann").out  # it is over
+
+
+def test_the_tasks_of_everyone_are_listed_without_a_name(shell: Shell) -> None:
+    give(shell)
+    assert states(shell, "--everyone", "--open") == [("t-1", "pending")]
+    both = shell.run("tasks", "--everyone", "--role", "given", "--json")
+    assert (both.code, both.error["field"]) == (64, "--role")
+    assert "--everyone" in shell.run("tasks", "--json").error["hint"]
+
+
+def test_a_question_is_asked_in_plain_words(shell: Shell) -> None:
+    assert shell.json("ask", "bob", "--body", "hi", "--timeout", "0s", "--as", "ann")["letter"] is None

@@ -64,6 +64,17 @@ def test_places_share_words() -> None:
     [
         (("sned",), "command", "did you mean 'send'?"),
         (("xyzzy",), "command", "postroom help all"),
+        (("__complet",), "command", "did you mean 'completion'?"),
+        (("done", "a"), "command", "postroom ack ID settles a letter; postroom tasks complete ID finishes a task"),
+        (
+            ("mail",),
+            "command",
+            "postroom check shows the unread mail; postroom claim takes a letter for work",
+        ),
+        (("dead", "--all"), "--all", "did you mean '--everyone'?"),
+        (("reply", "a", "hi"), "arguments", "the text stands behind --body"),
+        (("tasks", "give", "bob", "do it"), "arguments", "the text stands behind --body"),
+        (("check", "bob"), "arguments", "it takes options alone: --help shows them"),
         (("send", "--subjct", "x"), "--subjct", "did you mean '--subject'?"),
         (("send", "--qqqqq"), "--qqqqq", "--help shows all"),
         (("read",), "ID", "the letter's id, or how it begins"),

@@ -186,6 +186,7 @@ SPELT: dict[str, tuple[tuple[str, ...], str, str]] = {
     "token": (("--token",), "TOKEN", ""),
     "timeout": (("-t", "--timeout"), "SPAN", ""),
 }
+_MORE_THAN_JSON = {"to": "address", "body": "text"}  # any value in a call, and words at a shell
 _FORMS = {
     "seconds": "such as 90s or 5m",
     "past": "or a span back such as 2h",
@@ -196,6 +197,7 @@ _FORMS = {
 def _option(parameter: Parameter, is_place: bool) -> Option:
     """Return the option for a parameter of a verb."""
     kind, choices, many = _kind(parameter.type)
+    kind = _MORE_THAN_JSON.get(parameter.name, kind)
     names, metavar, complete = SPELT.get(parameter.name, ((f"--{parameter.name.replace('_', '-')}",), "", ""))
     is_off = kind == "flag" and parameter.default is True
     if is_place:

@@ -66,9 +66,7 @@ def body_text(context: Context, *, optional: bool = False) -> str | None:
     if sys.stdin is not None and not sys.stdin.isatty():
         text = read_stdin(context, "body")
         if not text and not context.get("subject"):
-            raise Invalid(
-                "is empty", field="body", hint="say it with --body or pipe it in; bare words are recipients"
-            )
+            raise Invalid("is empty", field="body", hint="say it with --body or pipe it in")
         return text or None
     return _edited(context)
 
@@ -338,7 +336,9 @@ class Context:
     def me(self) -> str:
         name: str = self.get("as") or variable("POSTROOM_AGENT") or (self.session.agent if self.session else "")
         if not name:
-            raise Usage("who are you?", field="--as", hint="say --as NAME, or set POSTROOM_AGENT")
+            options = self.call.command.options if self.call.command else ()
+            whole = "; --everyone asks for all agents" if any(one.name == "everyone" for one in options) else ""
+            raise Usage("who are you?", field="--as", hint=f"say --as NAME, or set POSTROOM_AGENT{whole}")
         try:
             name.encode()
         except UnicodeEncodeError:

@@ -227,8 +227,12 @@ def run_help(call: Call) -> Answer:
         return _page(group(name, width), [command_of(f"{name} {word}") for word in below(name)])
     found = command_of(name) if name else command_of_verb(words[0]) if len(words) == 1 else None
     if found is None:
+        from .parse import meant  # noqa: PLC0415 - only for mistakes
+
         raise Usage(
-            f"there is no command {' '.join(words)!a}", field="COMMAND", hint="postroom help all lists them"
+            f"there is no command {' '.join(words)!a}",
+            field="COMMAND",
+            hint=meant(" ".join(words), COMMANDS) or "postroom help all lists them",
         )
     return _page(manual(found, width), [found])
 

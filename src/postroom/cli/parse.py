@@ -16,7 +16,7 @@ from ..environment import Uninterrupted
 from ..errors import Invalid
 from .command import EVERYWHERE, command_of, command_of_verb, with_common
 from .errors import Usage
-from .table import COMMANDS, MEANT, RETIRED, below, resolve
+from .table import COMMANDS, HIDDEN, MEANT, RETIRED, below, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -245,6 +245,8 @@ def _read(words: list[str], options: Sequence[Option], call: Call) -> list[str]:
         if word.startswith("-") and word != "-":
             name = word.partition("=")[0]
             hint = _hint_for_dash(word, call.name, left[:at]) or RETIRED.get(name) or MEANT.get(name)
+            if name == "--all" and "--everyone" in known:
+                hint = "did you mean '--everyone'?"
             raise Usage(
                 "there is no such option", field=name, hint=hint or meant(name, known) or "--help shows all"
             )
@@ -298,7 +300,12 @@ def _fill(places: list[Option], args: list[str], call: Call) -> None:
     if args and (following := below(call.name)):
         raise _no_subcommand(call.name, args[0], following)
     if args:
-        raise Usage(f"{args[0]!a} is one word too many", field="arguments", hint="quote a text that has blanks")
+        hint = "quote a text that has blanks"
+        if not places:
+            hint = "it takes options alone: --help shows them"
+        elif call.command and any(option.name == "body" for option in call.command.options):
+            hint = "the text stands behind --body"
+        raise Usage(f"{args[0]!a} is one word too many", field="arguments", hint=hint)
     for option in call.command.options if call.command else ():
         if option.required and option.name not in call.values:
             raise Usage("is missing", field=option.names[0], hint=option.help)
@@ -337,5 +344,5 @@ def meant(word: str, known: Iterable[object], before: str = "") -> str | None:
     """Return a hint with the known word most like this one, if any is like it."""
     from difflib import get_close_matches  # noqa: PLC0415 - only for mistakes
 
-    close = get_close_matches(word, [str(name) for name in known], 1)
+    close = get_close_matches(word, [str(name) for name in known if name not in HIDDEN], 1)
     return f"did you mean {before + close[0]!r}?" if close else None

@@ -152,7 +152,7 @@ def _next(data: Mapping[str, Any]) -> str:
 
     lines = [line("send bob --as ann --body Hello"), line("check --as bob")]
     if data.get("http"):
-        lines += [line("token create --agent carl"), _curl(_from_here(data["http"])), line("check --as ann")]
+        lines += [line("tokens create --agent carl"), _curl(_from_here(data["http"])), line("check --as ann")]
     return "\nIn another terminal, type:\n" + "".join(f"  {line}\n" for line in lines)
 
 
@@ -163,9 +163,9 @@ def _from_here(url: str) -> str:
 
 def _curl(url: str) -> str:
     """Return a command that sends a letter by HTTP, as the agent of the token."""
-    call = '{"jsonrpc": "2.0", "id": 1, "method": "mail/send", "params": {"to": "ann", "body": "Hello by HTTP"}}'
+    call = '{"to": "ann", "body": "Hello by HTTP"}'
     text = "-H 'Authorization: Bearer THE-TOKEN' -H 'Content-Type: application/json'"
-    return f"curl {url} {text} -d '{call}'"
+    return f"curl {url}/v1/send {text} -d '{call}'"
 
 
 def _paste(data: Mapping[str, Any]) -> str:
@@ -230,7 +230,7 @@ def run_token_list(context: Context) -> Answer:
 
 @command(
     "tokens revoke",
-    Option("ID", help="as token list shows it", required=True),
+    Option("ID", help="as postroom tokens shows it", required=True),
     about="Its agent stays sealed: over the socket, nobody acts for it without another token, until token unseal.",
     examples=(('postroom tokens revoke "$TOKEN_ID"', "it leaked"),),
     json="about",

@@ -14,7 +14,7 @@ from ..formats.plain import plain_message, plain_receipt, plain_task
 from ..model.codec import encode, to_plain
 from ..model.task import MOVES, TaskState, movers
 from .answer import Answer
-from .command import Option, command, declare
+from .command import EVERYONE, Option, command, declare
 from .errors import Usage
 from .options import BODY, FIELDS, LIMIT, TOKEN
 from .output import ago, due, facts, hint, table
@@ -142,12 +142,14 @@ _STEPS = {
     ),
     Option("--open", help="only those that are not over", kind="flag"),
     LIMIT,
+    EVERYONE,
     about="Those that moved last come first; 50 unless --limit says otherwise. A task is opened by a letter, and each"
     " step is a letter to the other party: pending, accepted or rejected, working, input_required, completed, failed,"
     " canceled.",
     examples=(
         ("postroom tasks --as planner --open", "what is not over yet"),
         ("postroom tasks --as coder --role received --state pending --json", "what waits for you, for a program"),
+        ("postroom tasks --everyone --open", "what is not over yet in the whole room"),
     ),
     json="tasks",
     looks=True,
@@ -158,15 +160,20 @@ def run_tasks(context: Context) -> Answer:
         if states:
             raise Usage("is either --open or --state", field="--state")
         states = [str(state) for state, after in MOVES.items() if after]
-    found = context.mailbox.tasks(context.get("role", "any"), states=states, **context.passed_options("limit"))
-    texts = {} if context.screen.json else {task.id: _text(context, task) for task in found if not task.subject}
+    wanted = {"states": states, **context.passed_options("limit")}
+    if context.get("everyone"):
+        if context.get("role"):
+            raise Usage("is either --everyone or --role", field="--role")
+        found = context.room.tasks(**wanted)
+    else:
+        found = context.mailbox.tasks(context.get("role", "any"), **wanted)
+    texts = {} if context.screen.json else {task.id: _text(task) for task in found if not task.subject}
     return Answer(context.name, {"tasks": [plain_task(task) for task in found]}, partial(tasks, texts))
 
 
-def _text(context: Context, task: Task) -> str:
+def _text(task: Task) -> str:
     """Return the first line of the letter that opened a task."""
-    letters = context.mailbox.thread(task.thread)
-    return next((m.text.strip().partition("\n")[0] for m in letters if m.id == task.id), "")
+    return next((m.text.strip().partition("\n")[0] for m in task.letters() if m.id == task.id), "")
 
 
 declare(

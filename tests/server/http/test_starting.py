@@ -172,7 +172,7 @@ def test_what_it_says_to_type_next_works(tmp_path: Path) -> None:
         assert "Hello" in shell.type(check).out
         made = shell.type(token).out.split()[0]
         if shutil.which("curl"):
-            assert '"result"' in shell.type(curl.replace("THE-TOKEN", made)).out
+            assert '"thread"' in shell.type(curl.replace("THE-TOKEN", made)).out
             assert "Hello by HTTP" in shell.type(received).out
         config = json.loads(text.partition("of its own:\n")[2].splitlines()[0])
         assert Path(config["mcpServers"]["postroom"]["command"]).is_absolute()
