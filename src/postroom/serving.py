@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("postroom")
 FOR_EVER = 3600.0  # seconds of one wait for mail
 RENEWALS = 3  # in the time of one lease
+BEAT = 1.0  # seconds between two looks at the main thread
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 10.0  # seconds between attempts while the store fails
 
 
@@ -119,6 +120,7 @@ class Service:
         """Serve until it is stopped, or until nothing came for so long."""
         with _signals(), _listed(self):
             renewing = asyncio.create_task(self._renew())
+            watching = asyncio.create_task(self._end_with_program())
             try:
                 await self._claim_and_handle()
                 await self._wait_for(self._hurried, *self._in_hand, seconds=self._grace, everything=True)
@@ -127,6 +129,13 @@ class Service:
                     task.cancel()
                 await asyncio.gather(*self._in_hand, return_exceptions=True)
                 renewing.cancel()
+                watching.cancel()
+
+    async def _end_with_program(self) -> None:
+        """Stop when the main thread has ended: from then on Python starts no thread, and waits for this one."""
+        while threading.main_thread().is_alive():  # noqa: ASYNC110 - no event says that it ended
+            await asyncio.sleep(BEAT)
+        self._stop()
 
     async def _claim_and_handle(self) -> None:
         pause = FIRST_PAUSE
@@ -138,6 +147,8 @@ class Service:
             try:
                 claimed = await self._claim(free)
                 pause = FIRST_PAUSE
+            except RuntimeError:  # no thread can be started any more: the program ends
+                return
             except Exception as error:  # boundary: whatever the store meets, it may recover
                 if isinstance(error, PostroomError) and error.fault == "caller":
                     raise

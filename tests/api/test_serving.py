@@ -120,6 +120,23 @@ def test_a_signal_lets_letters_in_hand_finish_and_loses_none(
     assert history == []
 
 
+THREADED = """
+import sys, threading
+import postroom
+
+box = postroom.open(sys.argv[1]).mailbox("bob")
+threading.Thread(target=box.serve, args=(lambda work: "done",)).start()
+print(box.room.mailbox("ann").ask("bob", "x", timeout=60).text, flush=True)
+"""
+
+
+def test_a_program_that_serves_in_a_thread_ends_with_its_main_thread(address: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", THREADED, address], capture_output=True, text=True, timeout=PATIENCE, check=True
+    )
+    assert done.stdout == "done\n"
+
+
 @pytest.mark.parametrize("bug", ["", "ack before the handler"])
 def test_a_killed_server_gives_its_letter_back(file_room: Room, address: str, bug: str) -> None:
     fill(file_room)
