@@ -8,9 +8,12 @@ limits, clock, ids): it asks policy, then commits. Nothing here knows sockets, t
     authorize       the table of rights: which principal may do what
     validation      checks of numbers and lists that callers pass
     names           current and former names of an agent
+    due             what is due by the clock, done a little after each verb that writes
     compose         from a caller's fields to a checked message; files and templates
     addressing      from addresses to mailboxes: guards, former names, `any:` addresses
     messages        send, reply, forward, broadcast, handoff, unsend; the rate of answers (G11)
+    templates       letters written beforehand, with places to fill in
+    asking          ask: send a request, wait for its answer
     inbox           check, read, counts, wait
     search          messages by their words, by sender, by the beginning of an id
     presentation    messages as text for prompts, fenced
@@ -32,5 +35,8 @@ limits, clock, ids): it asks policy, then commits. Nothing here knows sockets, t
     portable        export and import as JSON lines; backups
     retention       what the janitor does: leases, expiry, archive, retention
     doctor          the health of a room, and safe repairs
+    waiting         what waits for an agent or for the person
+    board           who waits for whom, and what is stuck
+    links           whether anything carries mail to another system now
     stats           a room in numbers, and the life of one message
 """

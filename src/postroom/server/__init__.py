@@ -3,10 +3,11 @@
 executor            runs jobs on threads, fairly, with bounded queues
 broker              subscriptions: which caller wants which changes, and sending them
 callers             one caller over a transport: who it is, and what it may do
-table               what a method is: name, parameters, function
-verbs               the methods of Postroom's own protocol
-inbox_actions       the actions of agent-inbox
-mail                the methods `mail/*`: conversations
+requests            how the server schedules a request: quick, long, heavy, waiting
+session             the verbs about a connection itself: authenticate, subscribe, links
+inbox_actions       the actions of agent-inbox, as verbs
+mail                the methods `mail/*` of conversations, as verbs
+describe            `rpc.discover` and `openapi.json`, made from the verbs
 events              changes as events, and the filters of subscriptions
 protocol            JSON-RPC and agent-inbox lines, read and answered
 unix_socket         the Unix socket; client: the other side of it
