@@ -6,7 +6,6 @@ JSON; each error names the option.
 
 from __future__ import annotations
 
-import argparse
 import re
 from argparse import SUPPRESS, Action, ArgumentError, ArgumentParser, HelpFormatter
 from datetime import datetime, timedelta
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from .command import Command, Option
 
 
-argparse._ = str  # type: ignore[attr-defined] # its words are never shown, and to translate them costs a millisecond
 SPAN_RULE = "a number with s, m, h, d or w, such as 90s, 10m or 1h30m"
 TIME_RULE = f"{SPAN_RULE}; or a time such as 2030-01-31T09:00, local unless it says otherwise"
 DEEPEST = 200  # levels of nested JSON; the room's own limit is lower

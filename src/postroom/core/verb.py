@@ -64,7 +64,7 @@ MANY = 50  # letters; a call about more does not run on the thread that serves e
 LONGEST_SLEEP = 60.0  # seconds: look again even without a notification
 LONGEST_WAIT = 300.0  # seconds; a caller that wants to wait longer calls again with the cursor
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
-_BROKEN = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<where>.*)`)?", re.DOTALL)
+_BROKEN = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<name>\w*)(?P<rest>.*)`)?", re.DOTALL)
 
 
 class Declaration(Struct, frozen=True, kw_only=True):
@@ -349,8 +349,7 @@ def snake(name: str) -> str:
 def _invalid(text: str, written: Mapping[str, str]) -> Invalid:
     """Return msgspec's complaint with the field under the name that the caller wrote."""
     matched = _BROKEN.fullmatch(text)
-    what, where = (text, "") if matched is None else (matched["what"], matched["where"] or "")
-    name, rest = re.fullmatch(r"(\w*)(.*)", where).groups() if where else ("", "")  # type: ignore[union-attr]
+    what, name, rest = (text, "", "") if matched is None else matched.groups("")
     types = re.fullmatch(r"Expected `(.*)`, got `(.*)`", what)
     plain = what if types is None else f"must be {_in_words(types[1])}, not {_in_words(types[2])}"
     return Invalid(plain, field=written.get(name, name) + rest)
