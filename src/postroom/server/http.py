@@ -1,6 +1,6 @@
 """HTTP: replies, authentication, JSON-RPC by POST, and plain calls of verbs.
 
-Errors are JSON-RPC error objects on every path but those of plain calls.
+Errors are JSON-RPC error objects on every path but those of plain calls, which have a plain form of their own.
 
 Every request and every upgrade is checked before a byte of a body is read. A page in a browser can send requests
 to this machine, from its own site or by a host name that points here (DNS rebinding). So the Host must be one of
@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from ..core import tokens
 from ..core.verb import from_params
-from ..errors import Invalid, NotAllowed, PostroomError
+from ..errors import Busy, Invalid, NotAllowed, PostroomError, TooLarge
 from ..formats.errors import (
     BAD_TOKEN,
     INVALID_REQUEST,
@@ -37,7 +37,18 @@ from ..model.codec import encode
 from ..model.values import read_json
 from . import protocol
 from .callers import Caller
-from .protocol import EXTRA_BYTES, EXTRA_DEPTH, Call, Request, Step, failure, own_verb, read_value
+from .protocol import (
+    EXTRA_BYTES,
+    EXTRA_DEPTH,
+    Call,
+    Request,
+    Step,
+    failure,
+    own_verb,
+    read_value,
+    similar,
+    wire_verbs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,6 +67,7 @@ Headers = list[tuple[bytes, bytes]]
 
 CLOSE = (b"connection", b"close")
 JSON = b"application/json"
+VERBS_AT = "/v1/"  # the path of each verb begins so
 CHALLENGE = (b"www-authenticate", b'Bearer realm="postroom"')
 _NOT_KEPT = (b"cache-control", b"no-store")
 _NOT_GUESSED = (b"x-content-type-options", b"nosniff")
@@ -68,6 +80,7 @@ class Reply(Struct, frozen=True):
     body: bytes = b""
     headers: tuple[tuple[bytes, bytes], ...] = ()
     type: bytes = JSON
+    plain: bytes | None = None  # the body of a refusal on the path of a plain call
 
 
 def json_reply(status: int, value: Any, *headers: tuple[bytes, bytes]) -> Reply:
@@ -75,22 +88,35 @@ def json_reply(status: int, value: Any, *headers: tuple[bytes, bytes]) -> Reply:
 
 
 def error_reply(status: int, why: str, *headers: tuple[bytes, bytes], code: int = INVALID_REQUEST) -> Reply:
-    return json_reply(status, failure(code, why), *headers)
+    """Return the refusal of a request before any verb was found."""
+    plain = encode(_plain_error(_ERRORS.get(status, Invalid)(why)))
+    return Reply(status, encode(failure(code, why)), headers, plain=plain)
+
+
+_ERRORS = {401: NotAllowed, 403: NotAllowed, 408: Busy, 413: TooLarge, 503: Busy}  # of a refusal, by its status
 
 
 def reply_for_error(error: PostroomError) -> Reply:
     """Return the reply for an error outside of any JSON-RPC call."""
-    return json_reply(http_status(error), {"jsonrpc": "2.0", "id": None, "error": rpc_error(error)})
+    body = {"jsonrpc": "2.0", "id": None, "error": rpc_error(error)}
+    return Reply(http_status(error), encode(body), plain=encode(_plain_error(error)))
+
+
+def _plain_error(error: PostroomError) -> dict[str, Any]:
+    return {"error": str(error), **details(error)}
 
 
 async def send_reply(scope: Scope, send: Send, reply: Reply) -> None:
     """Send the reply to a request, or in place of an upgrade."""
     kind = "websocket.http" if scope["type"] == "websocket" else "http"
+    body = reply.body
+    if reply.plain is not None and scope["path"].startswith(VERBS_AT):
+        body = reply.plain
     headers: Headers = [_NOT_KEPT, _NOT_GUESSED, *reply.headers]
     if reply.status != 204:
-        headers += [(b"content-type", reply.type), (b"content-length", b"%d" % len(reply.body))]
+        headers += [(b"content-type", reply.type), (b"content-length", b"%d" % len(body))]
     await send({"type": f"{kind}.response.start", "status": reply.status, "headers": headers})
-    await send({"type": f"{kind}.response.body", "body": reply.body})
+    await send({"type": f"{kind}.response.body", "body": body})
 
 
 # -- authentication
@@ -173,7 +199,6 @@ def _token(headers: Headers) -> str | None:
 
 # -- calls by POST
 
-VERBS_AT = "/v1/"  # the path of each verb begins so
 DESCRIPTION = "/openapi.json"
 BODY_SECONDS = 30.0  # to receive a whole body
 RETRY = (b"retry-after", b"1")
@@ -239,7 +264,7 @@ def plain_refusal(error: PostroomError) -> Reply:
     headers = (CHALLENGE,) if status == 401 else ()
     if status in {429, 503}:
         headers = ((b"retry-after", b"%d" % max(1, ceil(error.retry_after or 1))),)
-    return json_reply(status, {"error": str(error), **details(error)}, *headers)
+    return json_reply(status, _plain_error(error), *headers)
 
 
 async def serve_verb(app: HttpApp, principal: Principal, scope: Scope, receive: Receive) -> Reply:
@@ -251,7 +276,8 @@ async def serve_verb(app: HttpApp, principal: Principal, scope: Scope, receive: 
     try:
         cls = own_verb(name)
         if cls is None:
-            raise NoSuchMethod(f"there is no verb {name[:100]!a}", hint=f"GET {DESCRIPTION} lists them")
+            hint = similar(name, tuple(wire_verbs())) or f"GET {DESCRIPTION} lists them"
+            raise NoSuchMethod(f"there is no verb {name[:100]!a}", hint=hint)
         params = _read_value(body, app.limits) if body.strip() else {}
         if not isinstance(params, dict):
             raise Invalid("must be an object: the parameters by name", field="body")

@@ -174,7 +174,7 @@ def find_action(name: str) -> type[Verb]:
     found = ACTIONS.get(name) or own_verb(name) or SESSION.get(name)
     if found is None:
         known = (*ACTIONS, *wire_verbs(), *SESSION)
-        raise NoSuchMethod(f"Unknown action: {name}", field="action", hint=_similar(name, known))
+        raise NoSuchMethod(f"Unknown action: {name}", field="action", hint=similar(name, known))
     return found
 
 
@@ -184,11 +184,11 @@ def find_rpc_method(name: str) -> type[Verb]:
     found = MAIL.get(name) or SESSION.get(name) or (own_verb(bare) if bare != name else None)
     if found is None:
         known = (*MAIL, *SESSION, *(PREFIX + verb for verb in wire_verbs()))
-        raise NoSuchMethod(f"Method not found: {name}", field="method", hint=_similar(name, known))
+        raise NoSuchMethod(f"Method not found: {name}", field="method", hint=similar(name, known))
     return found
 
 
-def _similar(name: str, known: tuple[str, ...]) -> str | None:
+def similar(name: str, known: tuple[str, ...]) -> str | None:
     """Return a hint with the most similar name. Prefixes such as `mail/` are not compared."""
     from difflib import get_close_matches  # noqa: PLC0415 - only for mistakes
 

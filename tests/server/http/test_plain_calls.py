@@ -57,12 +57,25 @@ def test_a_refusal_has_an_honest_status_and_says_why(
     assert {"error", "name", "code", "retryable"} <= refused.json.keys()
 
 
-def test_it_is_guarded_like_json_rpc(agent: Agent, anonymous: Client) -> None:
-    assert 401 == anonymous.post({}, "/v1/check").status
-    assert 401 == anonymous.ask("GET", "/openapi.json").status
-    assert 415 == agent("ann").post({}, "/v1/check", content_type="text/plain").status
-    assert 403 == agent("ann").post({}, "/v1/check", origin="http://elsewhere.example").status
-    assert 405 == agent("ann").ask("GET", "/v1/check").status
+def test_it_is_guarded_like_json_rpc_and_says_so_in_its_own_form(agent: Agent, anonymous: Client) -> None:
+    ann = agent("ann")
+    for refused, status, error in (
+        (anonymous.post({}, "/v1/check"), 401, "NotAllowed"),
+        (ann.post({}, "/v1/check", content_type="text/plain"), 415, "Invalid"),
+        (ann.post({}, "/v1/check", origin="http://elsewhere.example"), 403, "NotAllowed"),
+        (ann.ask("GET", "/v1/check"), 405, "Invalid"),
+    ):
+        assert (status, error) == (refused.status, refused.json["name"])
+        assert {"error", "name", "code", "retryable"} == refused.json.keys()
+    elsewhere = anonymous.ask("GET", "/openapi.json")
+    assert 401 == elsewhere.status
+    assert {"jsonrpc", "id", "error"} == elsewhere.json.keys()
+
+
+def test_a_misspelt_verb_is_answered_with_the_right_one(agent: Agent) -> None:
+    ann = agent("ann")
+    assert "did you mean check?" == ann.post({}, "/v1/chek").json["hint"]
+    assert "GET /openapi.json lists them" == ann.post({}, "/v1/qqqq").json["hint"]
 
 
 def test_an_agent_waits_for_mail(agent: Agent, running: Daemon) -> None:
