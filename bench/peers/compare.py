@@ -1,4 +1,8 @@
-"""Rounds in which every peer has its turn: one client sends, eight send, one receives, eight receive."""
+"""Rounds in which every peer has its turn: one client sends, eight send, one receives, eight receive.
+
+Libraries are compared with the embedded room, and servers with `postroom serve`: like with like. At the end each
+server has one more turn with a crowd of clients, which is a report and no comparison.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +16,14 @@ from msgspec import Struct
 
 from ..workers import Worker, start_together
 from .client import ALL, CLIENTS, Phase, Turn, work
-from .names import OURS, find
+from .names import EMBEDDED, SERVER, find
 from .peer import Missing, Peer
 
 WAITING = 4000  # messages that may lie in a peer, for each second of a slot; some are slower the more there are
 DRAIN = 60.0  # seconds for what is left over at the end
+CROWD = 32  # clients of a server, at the end
 COLUMNS = ("send, 1 client", "send, 8 clients", "receive + ack, 1 client", "receive + ack, 8 clients")
+CROWDED = ("send, 32 clients", "receive + ack, 32 clients")
 
 
 class Row(Struct, kw_only=True):
@@ -25,6 +31,7 @@ class Row(Struct, kw_only=True):
 
     name: str
     survives: str
+    is_server: bool
     how: str
     syncs: str
     version: str = ""
@@ -51,10 +58,13 @@ def compare(names: Sequence[str], folder: Path, rounds: int, seconds: float) -> 
                     phases = _phases(seconds, waiting, first=number == 0, last=number == rounds - 1)
                     _turn(rows[name], addresses[name], number, phases, result[name])
                 print(f"\rround {number + 1} of {rounds}: {name:40}", end="", flush=True)
+        for name in names:
+            if rows[name].is_server and not rows[name].missing:
+                _turn(rows[name], addresses[name], rounds, _crowd_phases(seconds), result[name])
         print()
     for name, (sent, taken) in result.items():
         _count(rows[name], sent, taken)
-        _relate(rows[name], rows.get(OURS))
+        _relate(rows[name], rows[SERVER if rows[name].is_server else EMBEDDED])
     return list(rows.values())
 
 
@@ -62,10 +72,11 @@ def _row(peer: Peer) -> Row:
     return Row(
         name=peer.name,
         survives=peer.survives,
+        is_server=peer.is_server,
         how=peer.how,
         syncs=peer.syncs,
-        rates={column: [] for column in COLUMNS},
-        late={column: [] for column in COLUMNS},
+        rates={column: [] for column in (*COLUMNS, *CROWDED)},
+        late={column: [] for column in (*COLUMNS, *CROWDED)},
         ratios={},
     )
 
@@ -96,8 +107,14 @@ def _phases(seconds: float, waiting: int, *, first: bool, last: bool) -> list[Ph
     fill = Phase(act="send", clients=CLIENTS, seconds=DRAIN, most=60, counts=False)
     sending = [_slot("send", 1, seconds, room // 4), _slot("send", CLIENTS, seconds, room // CLIENTS * 3 // 4)]
     taking = [_slot("take", 1, seconds), fill, _slot("take", CLIENTS, 2 * seconds)]  # one may have emptied it
-    drain = Phase(act="take", clients=1, seconds=DRAIN, counts=False)
-    return [fill] * first + sending + taking + [drain] * last
+    return [fill] * first + sending + taking + [_DRAIN] * last
+
+
+def _crowd_phases(seconds: float) -> list[Phase]:
+    return [_slot("send", CROWD, seconds), _slot("take", CROWD, 2 * seconds), _DRAIN]
+
+
+_DRAIN = Phase(act="take", clients=1, seconds=DRAIN, counts=False)
 
 
 def _slot(act: str, clients: int, seconds: float, most: int = ALL) -> Phase:
@@ -107,7 +124,8 @@ def _slot(act: str, clients: int, seconds: float, most: int = ALL) -> Phase:
 def _turn(
     row: Row, address: str, serial: int, phases: list[Phase], results: tuple[Counter[str], Counter[str]]
 ) -> None:
-    workers = [Worker(work, row.name, address, place, serial, phases) for place in range(CLIENTS)]
+    clients = max(phase.clients for phase in phases)
+    workers = [Worker(work, row.name, address, place, serial, phases) for place in range(clients)]
     try:
         for _ in phases:
             start_together(workers)
@@ -143,8 +161,8 @@ def _count(row: Row, sent: Counter[str], taken: Counter[str]) -> None:
     row.doubled = sum(times - 1 for times in taken.values())
 
 
-def _relate(row: Row, ours: Row | None) -> None:
-    if ours is None or row.missing or ours.missing:
+def _relate(row: Row, ours: Row) -> None:
+    if row.missing or ours.missing:
         return
     for column in COLUMNS:
         pairs = zip(ours.rates[column], row.rates[column], strict=True)

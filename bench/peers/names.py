@@ -8,6 +8,7 @@ from .peer import Peer
 
 MODULES = {
     "ours": ["Postroom", "Postroom, durability=process"],
+    "served": ["postroom serve"],
     "redis_streams": ["Redis Streams"],
     "postgres": ["PostgreSQL, lease in the row", "PostgreSQL, transaction held open"],
     "nats_jetstream": ["NATS JetStream"],
@@ -15,7 +16,8 @@ MODULES = {
     "persist_queue": ["persist-queue SQLiteAckQueue"],
     "lite_queue": ["litequeue, synchronous=FULL", "litequeue as it comes"],
 }
-OURS = "Postroom"
+EMBEDDED, SERVER = "Postroom", "postroom serve"  # what libraries, and what servers, are compared with
+OURS = {"ours", "served"}  # their modules, which always take part
 
 
 def find(name: str) -> Peer:

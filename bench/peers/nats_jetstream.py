@@ -24,6 +24,7 @@ STREAM, SUBJECT, WORKERS = "MAIL", "mail", "workers"
 class NatsJetStream:
     name = "NATS JetStream"
     survives = POWER
+    is_server = True
     how = "file store, sync_interval always; each ack is confirmed by the server (ack_sync)"
     syncs = "1 / 1"
 

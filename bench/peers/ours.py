@@ -24,7 +24,7 @@ class Postroom(Embedded):
         self._durability = durability
 
     def version(self) -> str:
-        return f"{postroom.__version__}, SQLite {apsw.sqlitelibversion()}"
+        return version()
 
     def sender(self, address: str) -> Send:
         mailbox = self._room(address).mailbox("writer")
@@ -44,6 +44,10 @@ class Postroom(Embedded):
 
     def _room(self, address: str) -> postroom.Room:
         return postroom.open(str(Path(address) / "room.db"), durability=self._durability)
+
+
+def version() -> str:
+    return f"{postroom.__version__}, SQLite {apsw.sqlitelibversion()}"
 
 
 PEERS = [

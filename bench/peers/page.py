@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from ..measure import micros, per_second
 from ..report import Machine, describe
-from .compare import COLUMNS, Row
-from .names import OURS
+from .compare import COLUMNS, CROWDED, Row
+from .names import EMBEDDED, SERVER
 
 RESULTS = Path(__file__).parents[1] / "results" / "peers.json"
 PAGE = Path(__file__).parents[2] / "docs" / "peers.md"
@@ -43,6 +43,11 @@ def write(measured: Comparison) -> None:
     PAGE.write_text(page(measured), encoding="utf-8")
 
 
+def tables(rows: list[Row]) -> str:
+    """Two tables: libraries beside the embedded room, servers beside `postroom serve`."""
+    return "\n\n".join(table([row for row in rows if row.is_server is is_server]) for is_server in (False, True))
+
+
 def table(rows: list[Row]) -> str:
     head = ["system", "an acknowledged message survives", "syncs", *COLUMNS, "lost / doubled"]
     lines = [head, ["---"] * len(head), *(_cells(row) for row in rows)]
@@ -59,9 +64,18 @@ def _cells(row: Row) -> list[str]:
 
 def _cell(row: Row, column: str) -> str:
     rate = per_second(median(row.rates[column]))
-    if row.name == OURS or column not in row.ratios:
+    if row.name in {EMBEDDED, SERVER} or column not in row.ratios:
         return rate
     return f"{rate} · **{row.ratios[column]:.2f}**"
+
+
+def _crowd(rows: list[Row]) -> str:
+    measured = [row for row in rows if row.is_server and not row.missing]
+    lines = [
+        f"| {row.name} | {' | '.join(per_second(row.rates[column][0]) for column in CROWDED)} |"
+        for row in measured
+    ]
+    return "\n".join([f"| system | {' | '.join(CROWDED)} |", "|---|---|---|", *lines])
 
 
 def page(measured: Comparison) -> str:
@@ -77,7 +91,9 @@ def page(measured: Comparison) -> str:
         machine=describe(measured.machine),
         rounds=measured.rounds,
         seconds=f"{measured.seconds:g}",
-        table=table(rows),
+        libraries=table([row for row in rows if not row.is_server]),
+        servers=table([row for row in rows if row.is_server]),
+        crowd=_crowd(rows),
         late="\n".join(late),
         columns=" | ".join(COLUMNS),
         setups="\n".join(setups),
@@ -92,11 +108,21 @@ _PAGE = """# Postroom and what you would pick instead
 The same work for all: messages of 1 KiB, each acknowledged before the client sends the next; then each received
 and acknowledged. The number in bold is **Postroom's rate / the peer's**: above 1, Postroom is ahead. It is the
 median of the ratios of {rounds} rounds in which all take turns; the rates are medians too, of this machine on
-that day.
+that day. Libraries stand beside the room that a program opens itself, and servers beside `postroom serve`.
 
 Measured {date} with `make bench-peers`: {machine}; {rounds} rounds, slots of {seconds} s.
 
-{table}
+## Libraries: each client opens the queue itself
+
+{libraries}
+
+## Servers: each client has a connection, and the usual client of that server
+
+{servers}
+
+With 32 clients, in one turn of {seconds} s for sending and two of them for receiving:
+
+{crowd}
 
 Compare rows that survive the same. A row that survives a power cut has synced every message before it said so;
 one that survives kill -9 only has handed it to the operating system. *syncs* is for one send / for one receive +

@@ -18,6 +18,7 @@ class Peer(Protocol):
 
     name: str
     survives: str  # what an acknowledged message outlives
+    is_server: bool  # a program that clients connect to; else a library
     how: str  # the settings that matter
     syncs: str  # for a send / for a receive + ack, counted with strace
 
@@ -40,6 +41,8 @@ class Missing(Exception):
 
 class Embedded:
     """A library: there is nothing to start, and its clients find it by its folder."""
+
+    is_server = False
 
     def start(self, folder: Path) -> str:
         """Open the queue once, which creates its files: not every peer survives eight processes doing so."""

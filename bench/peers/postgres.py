@@ -26,6 +26,7 @@ DONE = "UPDATE mail SET state = 2 WHERE id = %s"
 
 class Postgres:
     survives = POWER
+    is_server = True
 
     def __init__(self, name: str, *, leases: bool) -> None:
         self.name = name

@@ -18,6 +18,7 @@ STREAM, GROUP = "mail", "workers"
 class RedisStreams:
     name = "Redis Streams"
     survives = POWER
+    is_server = True
     how = "appendonly, appendfsync always: XADD, XREADGROUP and XACK are each synced before the answer"
     syncs = "1 / 2"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from .. import report
 from . import page
 from .compare import compare
-from .names import MODULES
+from .names import MODULES, OURS
 
 SCRATCH = Path(__file__).parents[1] / "scratch"  # on the disk of the working tree, never in memory
 
@@ -34,7 +34,7 @@ def parse() -> argparse.Namespace:
 def measure(modules: list[str], *, quick: bool) -> None:
     where = report.machine()
     print(report.describe(where))
-    names = list(chain.from_iterable(MODULES[module] for module in MODULES if module in {"ours", *modules}))
+    names = list(chain.from_iterable(MODULES[module] for module in MODULES if module in {*OURS, *modules}))
     rounds, seconds = (2, 0.3) if quick else (7, 0.7)
     SCRATCH.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="peers-", dir=SCRATCH))
@@ -42,7 +42,7 @@ def measure(modules: list[str], *, quick: bool) -> None:
         rows = compare(names, folder, rounds, seconds)
     finally:
         shutil.rmtree(folder)
-    print(page.table(rows))
+    print(page.tables(rows))
     if not quick and len(modules) == len(MODULES):
         measured = page.comparison(where, rows, rounds, seconds)
         page.save(measured)
