@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 import postroom
-from postroom.app.inbox_files import InboxFolder
 from postroom.core.presentation import NOTICE
 from postroom.hosts import sources
+from postroom.hosts.inbox_files import InboxFolder
 from postroom.hosts.text import BUDGET, age
 from tests.cli.shell import PROGRAM, Done, Shell
 from tests.daemons import Daemon

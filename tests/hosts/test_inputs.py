@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import postroom
-from postroom.app.inbox_files import InboxFolder
 from postroom.core.authorize import Principal
 from postroom.formats.plain import plain_letter
+from postroom.hosts.inbox_files import InboxFolder
 from postroom.hosts.sessions import MOST_HOLDS
 from postroom.hosts.sources import host_entry
 from postroom.hosts.text import PERSON, mail
@@ -263,7 +263,7 @@ def test_an_input_longer_than_a_pipe_is_read_to_its_end(shell: Shell) -> None:
 
 
 def test_mail_in_inbox_files_is_shown_and_put_back_when_it_is_not(shell: Shell) -> None:
-    from postroom.app.inbox_files import InboxFolder
+    from postroom.hosts.inbox_files import InboxFolder
 
     folder = InboxFolder(str(shell.home / "inboxes"))
     folder.prepare()

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +14,8 @@ from typing import Any
 import pytest
 
 import postroom
-from postroom.app.inbox_files import DOUBT_NS, is_local
+from postroom.hosts.inbox_files import is_local
 from tests.daemons import PATIENCE, Daemon, until
-from tests.server.reading import skip_where_no_reading_is_told
 
 
 def serve(folder: Path) -> Daemon:
@@ -104,39 +102,6 @@ def test_a_daemon_that_is_killed_again_and_again_tells_each_letter_once(tmp_path
         assert 0 == sender.wait(PATIENCE)
         results = [line["payload"] for line in lines(tmp_path, "bob", 400)]
         assert [str(n) for n in range(400)] == sorted(results, key=int)
-
-
-@pytest.mark.mechanism
-@pytest.mark.skipif(sys.platform != "linux", reason="nobody tells when a file changes")
-def test_a_reader_that_empties_the_file_sees_each_letter_and_few_twice(daemon: Daemon, tmp_path: Path) -> None:
-    """agent-inbox's reader, which looks often: it reads, and then it empties."""
-    many, is_over = 60, threading.Event()
-    got: list[str] = []
-    path = tmp_path / "inboxes" / "bob.inbox.jsonl"
-
-    def read() -> None:
-        while not is_over.wait(0.05):
-            if some := path.read_bytes():
-                path.write_bytes(b"")
-                got.extend(json.loads(line)["payload"] for line in some.splitlines())
-
-    with daemon.line() as line:
-        line.ask({"action": "send", "from": "ann", "to": "bob", "payload": "first"})
-        lines(tmp_path, "bob", 1)
-        skip_where_no_reading_is_told(path)
-        reader = threading.Thread(target=read)
-        reader.start()
-        for n in range(many):
-            line.ask({"action": "send", "from": "ann", "to": "bob", "payload": str(n)})
-            time.sleep(0.02)
-        end = time.monotonic() + PATIENCE
-        while len(set(got)) <= many and time.monotonic() < end:
-            time.sleep(0.05)
-        time.sleep(3 * DOUBT_NS / 1e9)  # whatever is still written again
-        is_over.set()
-        reader.join()
-    assert {"first", *map(str, range(many))} == set(got)
-    assert len(got) <= 1.5 * many  # as a rule a twentieth more
 
 
 def test_mail_for_later_is_reported_when_it_comes(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import postroom
-from postroom.app import inbox_files
-from postroom.app.inbox_files import InboxFolder, PathBlocked
+from postroom.hosts import inbox_files
+from postroom.hosts.inbox_files import InboxFolder
 from postroom.server.executor import Executor
 from tests.daemons import PATIENCE, Daemon, until
 
@@ -67,10 +67,14 @@ def test_what_is_no_file_of_its_own_is_neither_written_nor_read_nor_waited_for(
 ) -> None:
     path = Path(folder.path) / "bob.inbox.jsonl"
     intrude(path, precious)
-    for use in (lambda: folder.append("bob", [b"1\n"]), lambda: folder.peek("bob"), lambda: folder.take("bob")):
-        with pytest.raises(PathBlocked, match=r"bob\.inbox\.jsonl"):
+    for use in (
+        lambda: folder.append("bob", [b"1\n"]),
+        lambda: folder.read("bob"),
+        lambda: folder.remove("bob", frozenset([b"1\n"])),
+    ):
+        with pytest.raises(OSError, match=r"bob\.inbox\.jsonl"):
             use()
-    assert os.path.lexists(path) and not list(Path(folder.path).glob("*.taken.*"))
+    assert os.path.lexists(path)
 
 
 def test_a_writer_that_checks_no_file_writes_into_another(
@@ -85,72 +89,56 @@ def test_a_writer_that_checks_no_file_writes_into_another(
     assert other.read_bytes() == b"1\n"
 
 
-@pytest.mark.parametrize("intrude", INTRUDERS)
-def test_what_looks_like_a_file_that_a_reader_left_is_passed_by(
-    folder: InboxFolder, precious: Path, intrude: Intrude
-) -> None:
-    intrude(Path(folder.path) / "bob.taken.0123", precious)
-    folder.append("bob", [b"1\n"])
-    taken = folder.take("bob")
-    assert taken is not None and taken.content == b"1\n"
-    taken.done()
-
-
 @pytest.mark.parametrize("intrude", [link, second_name, pipe])
 def test_a_draft_that_is_another_agents_is_not_written_into(
     tmp_path: Path, precious: Path, intrude: Intrude
 ) -> None:
-    folder = InboxFolder(str(tmp_path / "inboxes"), most=10)
+    folder = InboxFolder(str(tmp_path / "inboxes"))
+    folder.most = 10
     folder.prepare()
     intrude(Path(folder.path) / "bob.inbox.jsonl.new", precious)
     for n in range(25):
         folder.append("bob", [b"%d\n" % n])
-    assert folder.peek("bob").splitlines()[-1] == b"24"
+    assert folder.read("bob")[-1] == b"24\n"
 
 
 @pytest.mark.parametrize("first", [b'{"dropped":xyz,\n', b'{"dropped":\n', b'{"dropped":' + b"9" * 5000 + b",\n"])
 def test_a_first_line_that_only_looks_like_ours_is_dropped_as_any_other(tmp_path: Path, first: bytes) -> None:
-    folder = InboxFolder(str(tmp_path), lambda _, dropped: b'{"dropped":%d,\n' % dropped, most=10)
+    folder = InboxFolder(str(tmp_path), lambda _, dropped: b'{"dropped":%d,\n' % dropped)
+    folder.most = 10
     (tmp_path / "bob.inbox.jsonl").write_bytes(first + b"{}\n" * 20)
     folder.append("bob", [b"new\n"])
-    lines = folder.peek("bob").splitlines()
-    assert (lines[0], lines[-1]) == (b'{"dropped":13,', b"new")
+    lines = folder.read("bob")
+    assert (lines[0], lines[-1]) == (b'{"dropped":13,\n', b"new\n")
 
 
-def test_a_spoiled_line_among_the_names_is_reported_once_and_spoils_no_other(tmp_path: Path) -> None:
-    results: list[str] = []
+def test_a_spoiled_line_among_the_names_spoils_no_other(tmp_path: Path) -> None:
     InboxFolder(str(tmp_path)).append("a.b", [b"a.b\n"])
     with (tmp_path / ".names").open("ab") as names:
         names.write(b"\xff\xfe")
-    folder = InboxFolder(str(tmp_path), warn=results.append)
+    folder = InboxFolder(str(tmp_path))
     for name in ("a/b", "carol"):
         folder.append(name, [name.encode() + b"\n"])
     again = InboxFolder(str(tmp_path))
-    assert [b"a.b\n", b"a/b\n", b"carol\n"] == [again.peek(name) for name in ("a.b", "a/b", "carol")]
-    (line,) = results
-    assert ".names" in line
+    assert [[b"a.b\n"], [b"a/b\n"], [b"carol\n"]] == [again.read(name) for name in ("a.b", "a/b", "carol")]
 
 
 @pytest.mark.parametrize("intrude", INTRUDERS)
-def test_what_stands_where_the_names_should_be_is_set_aside(
+def test_what_stands_where_the_names_should_be_is_refused(
     tmp_path: Path, precious: Path, intrude: Intrude
 ) -> None:
-    results: list[str] = []
-    folder = InboxFolder(str(tmp_path / "inboxes"), warn=results.append)
+    folder = InboxFolder(str(tmp_path / "inboxes"))
     folder.prepare()
-    for name in ("a.b", "a/b"):
-        folder.append(name, [name.encode() + b"\n"])
+    folder.append("a.b", [b"a.b\n"])
     names = Path(folder.path) / ".names"
-    names.unlink()
+    names.rename(tmp_path / "names")
     intrude(names, precious)
-    with pytest.raises(PathBlocked):
-        InboxFolder(folder.path).peek("a/b")
-    for _ in range(2):
-        folder.mend_names()
-    (line,) = results
-    assert "set aside" in line and len(list(Path(folder.path).glob(".names.*"))) == 1
-    again = InboxFolder(folder.path)
-    assert [b"a.b\n", b"a/b\n"] == [again.peek(name) for name in ("a.b", "a/b")]
+    for use in (lambda: folder.append("a/b", [b"1\n"]), lambda: folder.read("a.b")):
+        with pytest.raises(OSError, match=r"\.names"):
+            use()
+    names.rmdir() if names.is_dir() else names.unlink()
+    (tmp_path / "names").rename(names)
+    assert [b"a.b\n"] == folder.read("a.b")
 
 
 def count(path: Path) -> int:
@@ -182,7 +170,6 @@ def test_the_writer_tells_what_is_in_the_way_and_writes_for_all_others(tmp_path:
     results = [json.loads(line) for line in daemon.log().splitlines()]
     for name in refused:
         assert any(f"the inbox file of {name} cannot be written" in line["message"] for line in results), name
-    assert any(".names" in line["message"] for line in results)
     assert not any("trace" in line for line in results)
 
 
@@ -242,7 +229,8 @@ class Falling(InboxFolder):
 
     falls = 1
 
-    def mend_names(self) -> None:
+    def prepare(self) -> None:
+        super().prepare()
         self.falls -= 1
         if self.falls == 0:
             raise ZeroDivisionError("a fault of ours")

@@ -2,6 +2,5 @@
 
 app           opens the room and runs everything in one event loop
 options       flags, POSTROOM_* and INBOX_* variables; the file of peers
-inbox_files   `<agent>.inbox.jsonl`: a line for each new letter
 unit          the systemd unit
 """

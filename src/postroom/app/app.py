@@ -31,6 +31,7 @@ from ..core.presentation import escape_json, one_line, show_hidden
 from ..core.retention import SweepRoom
 from ..core.verb import perform
 from ..errors import Invalid, NameTaken, PostroomError
+from ..hosts.inbox_files import InboxFileWriter
 from ..hosts.webhooks import WebhookService
 from ..map.server import MapServer
 from ..model.codec import encode
@@ -41,7 +42,6 @@ from ..server.executor import Executor
 from ..server.unix_socket import UnixServer
 from ..store.address import place_of
 from . import options as app_options
-from .inbox_files import InboxFileWriter
 from .options import OFF, OPEN
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from .context import note, whole_address
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..app.inbox_files import InboxFolder
     from ..mailbox import Mailbox
     from ..room import Room
     from ..settings import Settings
@@ -97,11 +96,6 @@ class CommandAccess:
 
     def letters_needing_steps(self) -> Iterator[str]:
         return (step.letter for step in self._context.mailbox.waiting(mail=False))
-
-    def inbox_files(self, folder: str) -> InboxFolder:
-        from ..app.inbox_files import InboxFolder  # noqa: PLC0415 - only where there are such files
-
-        return InboxFolder(folder)
 
     def warn(self, text: str) -> None:
         note(self._context.call, text)

@@ -12,6 +12,7 @@ naming                  the agent name of a new session
 waiter                  the process of a session that waits for mail and wakes it
 recipes                 hooks as each host's configuration wants them
 install                 installing hooks in a host's files, and removing them
+inbox_files             `<agent>.inbox.jsonl`: a line for each new letter
 webhooks                signed HTTP calls when mail waits
 desktop                 notes on the desktop
 """

@@ -21,6 +21,7 @@ from ..errors import Busy, Invalid, Missing, StoreFailing
 from ..model.names import HUMAN, check_agent, fold
 from . import claude, codex, gemini, sessions
 from .events import END, PROMPT, START, STOP
+from .inbox_files import InboxFolder
 from .input import text_of
 from .naming import Unkept, plain, settle, unkept
 from .quick import is_going_on, is_typed
@@ -98,7 +99,7 @@ def _shown_mail(access: Access, source: Source, now: datetime, longest: int) -> 
 def _agent_inbox_source(access: Access, agent: str, socket: str, folder: str) -> Source:
     access.choose(agent)
     if folder:
-        return FileSource(access.inbox_files(folder), agent)
+        return FileSource(InboxFolder(folder), agent)
     if socket and daemon_answers(socket, is_room_named=bool(variable("POSTROOM_STORE"))):
         return SocketSource(socket, agent)
     return RoomSource(access)

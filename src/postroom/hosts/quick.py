@@ -246,13 +246,16 @@ def folder_has_nothing(folder: str, agent: str) -> bool:
 
     If one of our names is not a regular file, the full command reports it.
     """
-    names = (safe_form(agent), ".names", ".lock")
+    stem = safe_form(agent)
     try:
         with os.scandir(os.path.expanduser(folder)) as found:
-            ours = [entry for entry in found if entry.name.startswith(names)]
-            return all(entry.is_file(follow_symlinks=False) for entry in ours) and not any(
-                entry.stat().st_size for entry in ours if entry.name.startswith(names[0])
-            )
+            for entry in found:
+                is_ours = entry.name.startswith(stem) and entry.name.endswith(".inbox.jsonl")
+                if not is_ours and entry.name not in {".names", ".lock"}:
+                    continue
+                if not entry.is_file(follow_symlinks=False) or (is_ours and entry.stat().st_size):
+                    return False
+            return True
     except FileNotFoundError:
         return True
     except OSError:  # the full command reports it

@@ -27,6 +27,7 @@ from ..model.codec import convert, encode
 from ..model.message import Priority, origin_word
 from ..model.names import HUMAN, fold
 from ..model.task import ESCALATION, TASK, TASK_UPDATE, TaskState
+from .inbox_files import InboxFolder
 from .quick import exchange, may_have_nudge, may_have_work, state_of
 from .sessions import BEAT
 from .text import MOST_POINTERS, PERSON, orders
@@ -34,7 +35,6 @@ from .text import MOST_POINTERS, PERSON, orders
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ..app.inbox_files import InboxFolder, Taken
     from ..letter import Letter
     from ..mailbox import Mailbox
     from ..model.message import Message
@@ -76,10 +76,6 @@ class Access(Protocol):
 
     def letters_needing_steps(self) -> Iterable[str]:
         """Return the ids of letters that go on only by a step of this agent."""
-        ...
-
-    def inbox_files(self, folder: str) -> InboxFolder:
-        """Open a folder of inbox.jsonl files."""
         ...
 
     def warn(self, text: str) -> None:
@@ -182,33 +178,23 @@ class FileSource:
     def __init__(self, folder: InboxFolder, agent: str) -> None:
         self._folder = folder
         self.agent = agent
-        self._is_peeking = False
-        self._taken: Taken | None = None
         self._lines: list[bytes] = []
+        self._letters: list[bytes] = []
         self.entries: list[Entry] = []
 
-    def register(self, name: str, program: str) -> None:  # noqa: ARG002 - there is nobody to register with
-        self._is_peeking = True
+    def register(self, name: str, program: str) -> None:
+        """Do nothing: there is nobody to register with."""
 
     def waiting(self) -> tuple[list[Entry], int]:
-        if self._is_peeking:
-            content = self._folder.peek(self.agent)
-        else:
-            self._taken = self._folder.take(self.agent)
-            content = self._taken.content if self._taken else b""
-        read = [(line, entry) for line in content.splitlines() if (entry := read_line(line)) is not None]
-        self._lines = [line for line, _ in read]
+        self._lines = self._folder.read(self.agent)
+        read = [(line, entry) for line in self._lines if (entry := read_line(line)) is not None]
+        self._letters = [line for line, _ in read]
         self.entries = [entry for _, entry in read[:MOST]]
         return self.entries, len(read)
 
     def mark(self, count: int) -> None:
-        """Finish taking the file. Letters that were not shown go back into it first."""
-        # In this order a crash in between shows a letter twice, and loses none (G4).
-        rest: Sequence[bytes] = [line + b"\n" for line in self._lines[count:]]
-        if rest:
-            self._folder.append(self.agent, rest)
-        if self._taken:
-            self._taken.done()
+        """Remove the letters that were shown, and all lines that are no letters."""
+        self._folder.remove(self.agent, frozenset(self._lines) - frozenset(self._letters[count:]))
 
 
 # -- for the sessions of a host
@@ -231,7 +217,7 @@ def source_of(access: Access, session: Session, *, is_new: bool = False) -> Host
     if session.socket and (is_new or daemon_answers(session.socket, is_room_named=bool(session.room))):
         return HostSocket(session.socket, session.agent)
     if session.folder:
-        return HostFile(access.inbox_files(session.folder), session.agent)
+        return HostFile(InboxFolder(session.folder), session.agent)
     if not is_new:
         access.choose(session.agent, session.room)
     return HostRoom(access)
@@ -375,9 +361,6 @@ class HostSocket(SocketSource):
 
 class HostFile(FileSource):
     """The mail of a session in an inbox.jsonl file. Shown letters leave it, so nothing is shown again."""
-
-    def register(self, name: str, program: str) -> None:
-        """Do nothing. Unlike agent-inbox's hook, a start takes what it shows out of the file."""
 
     def begin_alerts(self, channel: str, left: int) -> None:
         """Do nothing: a file sends no alerts."""
