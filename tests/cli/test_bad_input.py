@@ -327,7 +327,7 @@ def test_a_line_that_is_no_line_of_an_export_is_named(shell: Shell) -> None:
         ('{"x": 1}', "is no line of an export"),
         ('{"letter": {}, "deliveries": []}', "is not as an export writes it: Object missing required field `id`"),
     ):
-        done = shell.run("import", "-", "--room", "new.db", stdin=f"{head}\n{line}\n")
+        done = shell.run("rooms", "import", "-", "--room", "new.db", stdin=f"{head}\n{line}\n")
         assert done.err.splitlines() == [
             f"postroom: line 2: {what}",
             "  a line holds a letter and its deliveries, a record, or a name",

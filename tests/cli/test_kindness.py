@@ -168,3 +168,43 @@ def test_ones_own_letters_are_not_called_another_agents(shell: Shell) -> None:
     mine, theirs = shell.run("sent", "--as", "ann").out, shell.run("check", "--as", "bob").out
     assert "is what you sent. It is data" in mine and "another agent" not in mine
     assert "was written by another agent" in theirs
+
+
+def test_a_text_may_stand_behind_whom_or_what_it_is_for(shell: Shell) -> None:
+    shell.json("send", "bob", "hello", "--as", "ann", "--letter-id", "m-1")
+    shell.json("reply", "m-1", "good day", "--as", "bob")
+    shell.json("tasks", "give", "bob", "Sort it.", "--as", "ann", "--letter-id", "t-1")
+    shell.json("tasks", "accept", "t-1", "with pleasure", "--as", "bob")
+    thread = shell.json("thread", "t-1", "--as", "ann")["letters"]
+    assert ["Sort it.", "with pleasure"] == [letter["text"] for letter in thread]
+    assert "good day" == shell.json("thread", "m-1", "--as", "ann")["letters"][1]["text"]
+    twice = shell.run("reply", "m-1", "good day", "--as", "bob", "--body", "other", "--json")
+    assert (twice.code, twice.error["message"]) == (64, "is given twice")
+
+
+def test_a_request_waits_for_its_answer(shell: Shell) -> None:
+    words = ("ask", "bob", "Which sort?", "--as", "ann", "--key", "k-1", "--timeout", "0")
+    late = shell.run(*words, "--json")
+    assert (late.code, late.json["letter"], late.json["key"]) == (1, None, "k-1")
+    assert "with --key k-1 waits on" in shell.run(*words).out
+    shell.json("reply", late.json["id"], "Merge sort.", "--as", "bob")
+    answer = shell.json(*words)["letter"]
+    assert (answer["text"], answer["delivery"]["state"]) == ("Merge sort.", "done")
+    assert len(shell.json("sent", "--as", "ann")["letters"]) == 1
+    assert "postroom ask TO [TEXT]" in shell.run("help", "ask").out
+
+
+def test_a_dead_letter_shows_its_mailbox_and_its_reason(shell: Shell) -> None:
+    shell.json("send", "bob", "hello", "--as", "ann", "--letter-id", "m-1")
+    shell.json("reject", "m-1", "--as", "bob", "--reason", "not mine")
+    for words in (("dead", "--everyone"), ("dead", "--everyone", "--color", "always")):
+        shown = shell.run(*words).out
+        assert "bob" in shown and "not mine" in shown
+    assert "- Mailbox: bob\n- Reason: not mine" in shell.run("dead", "--as", "bob").out
+    assert "No dead letters.\n" == shell.run("dead", "--as", "ann").out
+
+
+def test_a_former_name_says_how_the_command_is_called_now(shell: Shell) -> None:
+    shell.json("send", "bob", "hello", "--as", "ann")
+    assert "'room' is called 'rooms' now" in shell.run("room").err
+    assert shell.run("rooms").err == shell.run("room", "--json").err == ""

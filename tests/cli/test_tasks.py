@@ -225,4 +225,5 @@ def test_the_tasks_of_everyone_are_listed_without_a_name(shell: Shell) -> None:
 
 
 def test_a_question_is_asked_in_plain_words(shell: Shell) -> None:
-    assert shell.json("ask", "bob", "--body", "hi", "--timeout", "0s", "--as", "ann")["letter"] is None
+    late = shell.run("ask", "bob", "--body", "hi", "--timeout", "0s", "--as", "ann", "--json")
+    assert (late.code, late.json["letter"]) == (1, None)

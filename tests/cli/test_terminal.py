@@ -164,7 +164,7 @@ def test_every_view_is_shown(shell: Shell) -> None:
         ("read", sent): "Kind", ("threads",): "LETTERS", ("conversations",): "TURNS", ("room",): "Mailboxes",
         ("room", "--settings"): "max_parts", ("agents",): "STATUS", ("agents", "show", "ann"): "Takes mail from",
         ("thread", sent): "Subject", ("turns", "conv-general:default"): "WHO", ("changes",): "Cursor",
-        ("counts",): "URGENT", ("dead",): "No letters.", ("janitor",): "Nothing to do.", ("digest",): "unread",
+        ("counts",): "URGENT", ("dead",): "No dead letters.", ("janitor",): "Nothing to do.", ("digest",): "unread",
         ("claim",): "--token", ("send", "bob", "--body", "z"): "waits for the answer", ("version",): "SQLite",
         ("conversation", "conv-general:default"): "TURNS", ("tagged", "none"): "No letters.",
         ("export", "x.jsonl"): "Lines", ("init", "."): ".postroom",
@@ -235,7 +235,7 @@ def test_long_commands_show_how_far_they_are_on_a_terminal_alone(shell: Shell) -
     assert (code, "exporting " in shown) == (0, True)
     assert "importing [" in show(shell, "import", "a.jsonl", "--room", "other.db")[1]
     assert "exporting" not in show(shell, "export", "b.jsonl", "--json")[1]
-    assert shell.run("export", "c.jsonl").err == ""
+    assert shell.run("rooms", "export", "c.jsonl").err == ""
 
 
 def test_ctrl_c_on_the_keyboard_ends_a_wait(shell: Shell) -> None:

@@ -40,6 +40,7 @@ class Option:
         self,
         *names: str,
         help: str,
+        name: str = "",
         kind: str = "text",
         metavar: str = "",
         many: bool = False,
@@ -52,7 +53,7 @@ class Option:
     ) -> None:
         self.names = names
         long = next((name for name in names if name.startswith("--")), names[0])
-        self.name = long.lstrip("-").replace("-", "_").lower()  # the name of its value in a call
+        self.name = name or long.lstrip("-").replace("-", "_").lower()  # the name of its value in a call
         self.is_place = not names[0].startswith("-")
         self.help = help
         self.kind = kind
@@ -134,8 +135,8 @@ class Command:
             made["everyone"] = EVERYONE
         rest = [option for option in self._own if option.field not in known]
         return (
-            *(one for one in rest if one.is_place),
             *places,
+            *(one for one in rest if one.is_place),
             *made.values(),
             *(o for o in rest if not o.is_place),
         )

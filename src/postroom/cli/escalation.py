@@ -21,7 +21,7 @@ from ..model.task import ESCALATION
 from ..policy.routing import rungs_above
 from .answer import Answer
 from .command import Option, command, declare
-from .options import BODY, FIELDS, LIMIT
+from .options import BODY, FIELDS, LIMIT, TEXT
 from .output import again, ago, begun, body_lines, due, facts, hint, one_line, painted, table, wrapped
 from .send import content_of, fields_of
 from .views import sent
@@ -141,6 +141,7 @@ def presses(entry: Entry, now: datetime) -> list[str]:
 
 @command(
     "escalate",
+    TEXT,
     Option(
         "--reason",
         help="an open word, such as blocked, approval or security; it may set the priority",

@@ -6,6 +6,7 @@ from .command import Option
 
 ID = Option("ID", help="the letter's id, or how it begins", required=True, complete="letters")
 
+TEXT = Option("TEXT", help="the text, in place of --body", name="body")
 BODY = (
     Option("--body", help="the text; - reads it from standard input", metavar="TEXT"),
     Option("--edit", help="write the text in $VISUAL or $EDITOR", kind="flag"),

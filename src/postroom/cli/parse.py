@@ -302,7 +302,7 @@ def _fill(places: list[Option], args: list[str], call: Call) -> None:
         if not places:
             hint = "it takes options alone: --help shows them"
         elif call.command and any(option.name == "body" for option in call.command.options):
-            hint = "the text stands behind --body"
+            hint = "quote a text that has blanks; or name it with --body"
         raise Usage(f"{args[0]!a} is one word too many", field="arguments", hint=hint)
     for option in call.command.options if call.command else ():
         if option.required and option.name not in call.values:

@@ -10,6 +10,7 @@ from ..errors import PostroomError
 from .answer import Answer, screen_of
 from .main import end
 from .parse import parse
+from .table import FORMER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,9 +54,13 @@ def _run_call(call: Call) -> int:
         answer: Answer = command.run(call)
         return _print(answer, screen_of(call))
     with Uninterrupted():
-        from .context import Context, complete_ids  # noqa: PLC0415 - the library, which help does not need
+        from .context import Context, complete_ids, note  # noqa: PLC0415 - the library, which help does not need
 
     context = Context(call)
+    if call.name in FORMER:
+        note(
+            call, f"{call.name!r} is called {FORMER[call.name]!r} now; the former name ends with the next version"
+        )
     try:
         complete_ids(context)
         answered: Answer | Iterator[Answer] = command.run(context)

@@ -20,8 +20,8 @@ from . import views
 from .answer import Answer
 from .command import Option, command, declare
 from .context import body_text, read_source
-from .errors import NoInput, Usage
-from .options import BODY, FIELDS, ID, LIMIT
+from .errors import NOTHING, NoInput, Usage
+from .options import BODY, FIELDS, ID, LIMIT, TEXT
 from .output import body_lines, facts, hint, one_line, table
 
 if TYPE_CHECKING:
@@ -166,6 +166,7 @@ def _send_template(context: Context, to: list[str] | None) -> Answer:
 @command(
     "reply",
     ID,
+    TEXT,
     *BODY,
     Option("--to-all", "--all", help="to everyone the letter went to, not to its sender alone", kind="flag"),
     Option(
@@ -176,7 +177,7 @@ def _send_template(context: Context, to: list[str] | None) -> Answer:
     *FIELDS,
     about="Keeps thread, scope, priority and conversation, and puts Re: before the subject once. " + _TEXT,
     examples=(
-        ('postroom reply m-1 --as researcher --body "Merge sort."', "answer a letter"),
+        ('postroom reply m-1 "Merge sort." --as researcher', "answer a letter"),
         ('postroom reply m-1 --as researcher --done --body "Merge sort."', "and be done with it"),
     ),
     json="id thread repeated unknown routed carried letter",
@@ -189,6 +190,36 @@ def run_reply(context: Context) -> Answer:
     if not context.get("done"):
         return answer(context, box.reply(id, body, to_all=to_all, **fields))
     return answer(context, box.read(id).ack_and_reply(body, to_all=to_all, **fields))
+
+
+@command(
+    "ask",
+    Option("TO", help="an agent's name, or any:CAPABILITY", required=True, complete="agents", field="to"),
+    TEXT,
+    *BODY,
+    verb="asking.Ask",
+    places=("to",),
+    without=("body",),
+    about="The answer is the first letter that replies to the request; it is acknowledged. Where none comes in time, the"
+    " exit code is 1, and the same command with the --key that is printed waits on without sending again. If the"
+    " request comes back, the error says why.",
+    examples=(
+        (
+            'postroom ask researcher "Which sort is stable?" --as coder --timeout 1s || true',
+            "and wait for the answer",
+        ),
+    ),
+)
+def run_ask(context: Context) -> Answer:
+    answer = context.answer(_answered, body=body_text(context))
+    answer.code = 0 if answer.letters else NOTHING
+    return answer
+
+
+def _answered(screen: Screen, data: Mapping[str, Any]) -> str:
+    if data["letter"] is not None:
+        return views.letter(screen, data)
+    return f"No answer yet to {data['id']}. The same command with --key {data['key']} waits on.\n"
 
 
 @command(
@@ -213,6 +244,7 @@ def run_forward(context: Context) -> Answer:
 @command(
     "broadcast",
     Option("SCOPE", help="a team; agents join one when they register", required=True, complete="scopes"),
+    TEXT,
     *BODY,
     Option("--exclude", help="leave this agent out", many=True, metavar="NAME", complete="agents"),
     *(option for option in FIELDS if option.name != "scope"),
@@ -471,6 +503,7 @@ declare(
 @command(
     "templates save",
     NAME,
+    TEXT,
     *BODY,
     verb="templates.SaveTemplate",
     places=("name",),

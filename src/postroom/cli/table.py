@@ -11,6 +11,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Sending": {
         "send": ("send", "send a letter to one agent or many"),
         "reply": ("send", "answer a letter"),
+        "ask": ("send", "send a request, and wait for its answer"),
         "forward": ("send", "pass a letter on"),
         "broadcast": ("send", "send one letter to everyone in a scope"),
         "handoff": ("send", "hand work over, with all its context"),
@@ -235,7 +236,7 @@ COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.it
 
 # The commands of the first help.
 EVERYDAY = (
-    "send", "check", "read", "reply", "wait", "claim", "ack", "work", "search", "inbox", "escalate",
+    "send", "check", "read", "reply", "ask", "wait", "claim", "ack", "work", "search", "inbox", "escalate",
     "agents", "register", "tasks", "tasks give", "peers", "tokens", "tokens create", "webhooks", "templates", "dead",
     "board", "rooms", "init", "doctor", "serve", "mcp", "install claude",
 )  # fmt: skip
@@ -290,6 +291,11 @@ MEANT = {
     "delete": "postroom ack settles a letter; postroom dead purge deletes dead ones",
     "rm": "postroom ack settles a letter; postroom dead purge deletes dead ones",
     "whoami": "you are who --as or POSTROOM_AGENT names: postroom agents show NAME",
+    "outbox": "postroom sent lists the letters you sent",
+    "compose": "postroom send NAME TEXT",
+    "write": "postroom send NAME TEXT",
+    "answer": "postroom reply ID TEXT answers a letter; postroom tasks answer ID TEXT, a question about a task",
+    "open": "postroom read ID shows a letter; postroom inbox shows what waits",
     "login": "no login is needed: --as NAME or POSTROOM_AGENT says who you are",
     "status": "postroom counts, postroom doctor, or postroom rooms",
     "start": "postroom serve",

@@ -16,7 +16,7 @@ from ..model.task import MOVES, TaskState, movers
 from .answer import Answer
 from .command import EVERYONE, Option, command, declare
 from .errors import Usage
-from .options import BODY, FIELDS, LIMIT, TOKEN
+from .options import BODY, FIELDS, LIMIT, TEXT, TOKEN
 from .output import ago, due, facts, hint, table
 from .send import content_of, fields_of
 from .views import receipt, thread
@@ -45,7 +45,7 @@ STATES = (
 )
 ID = Option("ID", help="the letter that opened it, or a later one of it", required=True, complete="tasks")
 NOT_HERE = {"kind", "task", "cc", "bcc", "at"}  # a step is reported to the other party alone, at once
-SAID = (*BODY, *(option for option in FIELDS if option.name not in NOT_HERE))
+SAID = (TEXT, *BODY, *(option for option in FIELDS if option.name not in NOT_HERE))
 WHY = tuple(option for option in SAID if option.name not in {"body", "edit", "file", "reference", "part"})
 REASON = Option("--reason", help="why", metavar="TEXT", required=True)
 NO_ACK = Option(
@@ -196,6 +196,7 @@ declare(
 @command(
     "tasks give",
     Option("TO", help="an agent's name, or any:CAPABILITY", kind="address", required=True, complete="agents"),
+    TEXT,
     *BODY,
     Option("--deadline", help="until when: a span such as 2h, or a time", kind="when", metavar="WHEN"),
     Option("--session", help="where you were asked for it, an object; it stays on your side", kind="json"),
@@ -205,7 +206,7 @@ declare(
     " by janitor.",
     examples=(
         (
-            'postroom tasks give reviewer --as planner -s "Review sort.py" --body "By noon." --deadline 2h',
+            'postroom tasks give reviewer "Review sort.py by noon." --as planner --deadline 2h',
             "with a deadline",
         ),
         (
@@ -303,7 +304,7 @@ def run_tasks_start(context: Context) -> Answer:
     *SAID,
     TOKEN,
     about="The task waits for the answer. The text comes from --body, else from standard input or $EDITOR, as in send.",
-    examples=(('postroom tasks ask t-3 --as reviewer --body "Which branch?"', "a question"),),
+    examples=(('postroom tasks ask t-3 "Which branch?" --as reviewer', "a question"),),
     json="task receipt",
     looks=True,
 )
@@ -317,7 +318,7 @@ def run_tasks_ask(context: Context) -> Answer:
     ID,
     *SAID,
     about="The work goes on. The text comes from --body, else from standard input or $EDITOR, as in send.",
-    examples=(('postroom tasks answer t-4 --as planner --body "main"', "an answer"),),
+    examples=(("postroom tasks answer t-4 main --as planner", "an answer"),),
     json="task receipt",
     looks=True,
 )

@@ -137,6 +137,32 @@ def work(screen: Screen, data: Data) -> str:
     return "\n".join(entries) + hint(screen, f"ack {ids} --token {token}")
 
 
+def dead(screen: Screen, data: Data) -> str:
+    """Show a list of dead letters with their mailboxes and reasons."""
+    if not data["letters"]:
+        return "No dead letters.\n"
+    if not screen.tables:
+        whys = [
+            facts(screen, [("Mailbox", one["delivery"]["mailbox"]), ("Reason", one["delivery"]["reason"] or "")])
+            for one in data["letters"]
+        ]
+        shown = [_fenced({"accepted": (one,)}) + why for one, why in zip(data["accepted"], whys, strict=True)]
+        return "\n".join(shown)
+    rows = [
+        (
+            screen.short(one["id"]),
+            ago(one["delivery"]["dead_at"], screen.now),
+            one["delivery"]["mailbox"],
+            one["sender"],
+            one["delivery"]["reason"] or "",
+            _about(one),
+        )
+        for one in data["letters"]
+    ]
+    titles = ("ID", "DIED", "MAILBOX", "FROM", "REASON", "ABOUT")
+    return table(screen, titles, rows, drop=("DIED", "FROM", "ABOUT")) + hint(screen, "dead show ID")
+
+
 def dead_letter(screen: Screen, data: Data) -> str:
     letter = data["letter"]
     tries = [(ago(t["at"], screen.now), t["holder"], t["reason"]) for t in letter["delivery"]["history"]]

@@ -332,7 +332,7 @@ _DEAD = Option(
 declare(
     "dead",
     verb="work.Dead",
-    view=views.letters,
+    view=views.dead,
     about="Mail that could not be handled: its tries were spent, it was rejected, or it expired. It is kept, with"
     " the reason.",
     examples=(("postroom dead --as tester", "what went wrong"),),
