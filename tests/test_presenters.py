@@ -27,7 +27,7 @@ from postroom.cli import alerts, views
 from postroom.cli.alerts import plain_ring
 from postroom.cli.answer import Screen
 from postroom.core import presentation
-from postroom.formats.plain import plain_message
+from postroom.formats.plain import plain
 from postroom.hosts import claude, codex, desktop, gemini
 from postroom.hosts import text as hosts_text
 from postroom.hosts.events import PROMPT, START
@@ -229,18 +229,18 @@ def texts_in(value: Any) -> list[str]:
 
 def prompt(name: str, **said_by_user: str) -> Callable[[Hostile], str]:
     def shown(message: Hostile) -> str:
-        plain = plain_message(letter(message)) | {"proven": False}
+        record = plain(letter(message)) | {"proven": False}
 
         async def call(verb: str, _said: dict[str, Any]) -> Any:
             found = {
                 "digest": {"text": digest(message)},
-                "trace": {"letter": plain},
-                "thread": {"letters": [plain]},
+                "trace": {"letter": record},
+                "thread": {"letters": [record]},
             }
             return found[verb]
 
         # The names of agents were checked when the letter was accepted.
-        plain["sender"] = "ann"
+        record["sender"] = "ann"
 
         async def made() -> str:
             return await PROMPTS[name].make(Caller(call, usual="bob"), said_by_user)
@@ -368,7 +368,7 @@ def test_a_heading_in_the_plain_layout_of_the_design_is_not_broken(message: Host
 @example(ATTACKS[0])
 def test_a_tool_answers_with_one_line_of_json_that_says_what_was_written(message: Hostile) -> None:
     mail = pytest.importorskip("postroom.mcp.mail", reason="needs the extra postroom[mcp]")
-    result = tool_message(plain_message(letter(message)))
+    result = tool_message(plain(letter(message)))
     text = mail._text(result).text
     assert result == json.loads(text)
     assert 1 == len(text.splitlines()) and text.isprintable()

@@ -12,7 +12,7 @@ from msgspec.structs import astuple
 from postroom import NameTaken, Room, UnknownAgent
 from postroom.core.authorize import Principal, agent_principal
 from postroom.errors import TooLarge
-from postroom.formats.plain import plain_agent
+from postroom.formats.plain import plain
 from postroom.model.agent import MAP_STATES, WORDS, Status, Warmth
 from tests.rooms import FakeClock, RoomFactory, texts
 
@@ -78,8 +78,8 @@ def test_mailboxes_that_nobody_registered_are_listed_for_the_operator_alone(room
     assert listed == {"ann": False, "coder": True, "ghost": False}
     ghost = room.agents()[2]
     assert (ghost.presence.status, ghost.presence.last_heartbeat) == (Status.OFFLINE, None)
-    assert {"registered": False}.items() <= plain_agent(ghost).items()
-    assert plain_agent(ghost)["card"]["registered_at"] is None
+    assert {"registered": False}.items() <= plain(ghost).items()
+    assert plain(ghost)["card"]["registered_at"] is None
     assert ["coder"] == [agent.card.id for agent in room.agents(scope="team")]
     for principal in (agent_principal("coder"), Principal("nobody")):
         assert ["coder"] == [agent.card.id for agent in room.acting_as(principal).agents()]

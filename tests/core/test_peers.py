@@ -11,8 +11,9 @@ from postroom.core import peers
 from postroom.core.authorize import OWNER, agent_principal
 from postroom.core.portable import checked_record
 from postroom.core.verb import perform
+from postroom.formats.plain import plain
 from postroom.model.codec import token_hash
-from postroom.model.peer import Peer, shown
+from postroom.model.peer import Peer
 from postroom.model.record import PEER, Record
 from tests.rooms import FakeClock, RoomFactory
 
@@ -199,8 +200,8 @@ def test_an_address_without_a_path_means_the_one_that_postroom_serves(room: Room
 
 def test_nothing_that_shows_a_peer_shows_its_secrets() -> None:
     peer = Peer(system="berlin", token="secret-1", proof="secret-2", former_proof="secret-3")  # noqa: S106
-    assert "secret" not in f"{peer!r} {peer} {shown(peer)}"
-    assert shown(peer)["shows_token"] and shown(peer)["knows_token"]
+    assert "secret" not in f"{peer!r} {peer} {plain(peer)}"
+    assert plain(peer)["shows_token"] and plain(peer)["knows_token"]
 
 
 def test_a_doctor_tells_of_a_certificate_that_changed(room: Room) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from ..errors import PostroomError
-from ..formats.plain import plain_agent
+from ..formats.plain import plain
 from ..model.codec import to_plain
 from ..model.task import ACTIVE
 from . import views
@@ -159,7 +159,8 @@ def _plain(context: Context, agent: Agent) -> dict[str, Any]:
             {"id": task.id, "subject": task.subject, "state": task.state, "giver": task.giver}
             for task in box.tasks("received", states=sorted(ACTIVE))
         ]
-    return plain_agent(agent) | {"tasks": to_plain(tasks)}
+    shown: dict[str, Any] = plain(agent)
+    return shown | {"tasks": to_plain(tasks)}
 
 
 def _answer(context: Context, agent: Agent) -> Answer:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..core import escalation as core_escalation
 from ..core.escalation import MARK
 from ..environment import variable
-from ..formats.plain import plain_entry, plain_receipt
+from ..formats.plain import plain
 from ..model.codec import to_plain
 from ..model.message import Priority, same_name
 from ..model.names import HUMAN
@@ -120,7 +120,7 @@ _ORDER = {"escalation": 0, "question": 0, "task": 1, "letter": 2}  # the sender 
 def questions_first(entries: Iterable[WaitingEntry]) -> list[Entry]:
     """Return entries as JSON: questions first, then tasks, letters and news, the oldest of each kind first."""
     ordered = sorted(entries, key=lambda entry: (_ORDER.get(entry.what, 3), entry.since, entry.id))
-    return [plain_entry(entry) for entry in ordered]
+    return [plain(entry) for entry in ordered]
 
 
 def about(entry: Entry) -> str:
@@ -180,7 +180,7 @@ def run_escalate(context: Context) -> Answer:
     request = context.passed_options("reason", "ladder")
     receipt = context.act(lambda box: box.escalate(body, **request, **fields))
     id = _id_in(receipt.message)
-    data = plain_receipt(receipt) | {"escalation_id": id, "next": _next(context, id)}
+    data = plain(receipt) | {"escalation_id": id, "next": _next(context, id)}
     return Answer(context.name, data, partial(escalated, _passed_over(context, receipt.message)))
 
 

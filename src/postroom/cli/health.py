@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 
 from ..environment import variable
 from ..errors import BadStore, Invalid
-from ..formats.plain import plain_stats, plain_tally, plain_trace
+from ..formats.plain import plain
 from ..maintenance import doctor
 from ..model.codec import to_plain
 from ..model.delivery import State
@@ -530,9 +530,9 @@ def plain_finding(finding: Finding) -> dict[str, Any]:
 )
 def run_stats(context: Context) -> Answer:
     if is_operator(context):
-        data = {"room": plain_stats(context.room.stats()), "mailbox": None}
+        data = {"room": plain(context.room.stats()), "mailbox": None}
     else:
-        data = {"room": None, "mailbox": plain_tally(context.mailbox.stats())}
+        data = {"room": None, "mailbox": plain(context.mailbox.stats())}
     return Answer(context.name, data, stats)
 
 
@@ -576,7 +576,7 @@ def is_operator(context: Context) -> bool:
 )
 def run_trace(context: Context) -> Answer:
     whose = context.room if is_operator(context) else context.mailbox
-    life = plain_trace(whose.trace(context.get("id")))
+    life = plain(whose.trace(context.get("id")))
     for stop in life["stops"]:
         if stop["state"] == State.QUEUED and AT in stop["mailbox"] and not (stop["reason"] or stop["due_at"]):
             from .peers import why_it_waits  # noqa: PLC0415 - few letters go to other systems

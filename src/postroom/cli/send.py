@@ -11,7 +11,7 @@ import msgspec
 from ..clock import SystemClock
 from ..core.compose import read_file_part
 from ..errors import Invalid, PostroomError
-from ..formats.plain import plain_message, plain_receipt
+from ..formats.plain import plain
 from ..mailbox import draft
 from ..model import message as model_message
 from ..model.message import file, reference
@@ -103,7 +103,7 @@ def run_send(context: Context) -> Answer:
             raise Usage("come with their own recipients and text", field="--drafts")
         drafts = drafts_of(context)
         sent = context.act(lambda box: box.send_many(drafts))
-        return Answer(context.name, {"receipts": [plain_receipt(receipt) for receipt in sent]}, views.receipts)
+        return Answer(context.name, {"receipts": [plain(receipt) for receipt in sent]}, views.receipts)
     to = _recipients(context)
     if not to and "in_reply_to" not in context.values:
         raise Usage("nobody is named", field="TO", hint="an agent's name")
@@ -387,7 +387,7 @@ def _read_object(context: Context, text: str, field: str) -> dict[str, Any]:
 
 
 def answer(context: Context, receipt: Receipt) -> Answer:
-    data: Mapping[str, Any] = plain_receipt(receipt)
+    data: Mapping[str, Any] = plain(receipt)
     view = views.sent if context.name in {"send", "forward"} else views.receipt
     return Answer(context.name, data, partial(view, due=_due(context)))
 
@@ -413,7 +413,7 @@ def _due(context: Context) -> datetime | None:
 )
 def run_unsend(context: Context) -> Answer:
     back = [context.mailbox.unsend(id) for id in dict.fromkeys(context.get("id"))]
-    return Answer(context.name, {"letters": [plain_message(message) for message in back]}, _taken_back)
+    return Answer(context.name, {"letters": [plain(message) for message in back]}, _taken_back)
 
 
 @command(

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 
 from ..environment import variable
 from ..errors import IllegalMove, LeaseLost
-from ..formats.plain import plain_message, plain_receipt, plain_task
+from ..formats.plain import plain, plain_task
 from ..model.codec import encode, to_plain
 from ..model.task import MOVES, TaskState, movers
 from .answer import Answer
@@ -220,7 +220,7 @@ def run_tasks_give(context: Context) -> Answer:
     to, body, fields = context.get("to"), content_of(context), fields_of(context)
     terms = context.passed_options("deadline", "session")
     receipt = context.act(lambda box: box.give_task(to, body, **terms, **fields))
-    return Answer(context.name, plain_receipt(receipt), new_task_view)
+    return Answer(context.name, plain(receipt), new_task_view)
 
 
 # -- steps
@@ -375,7 +375,7 @@ def _step(context: Context, step: Callable[[Task], Receipt]) -> Answer:
     task = _task(context)
     with _as_typed(context, task):
         receipt = step(task)
-    data = {"task": plain_task(task), "receipt": plain_receipt(receipt)}
+    data = {"task": plain_task(task), "receipt": plain(receipt)}
     return Answer(context.name, data, moved)
 
 
@@ -428,7 +428,7 @@ def _judge(program: str) -> Callable[[Card, Message], str | None]:
     import subprocess  # noqa: PLC0415
 
     def judge(card: Card, letter: Message) -> str | None:
-        request = encode({"card": to_plain(asdict(card)), "letter": plain_message(letter)})
+        request = encode({"card": to_plain(asdict(card)), "letter": plain(letter)})
         try:
             done = subprocess.run(shlex.split(program), input=request, stdout=subprocess.PIPE, check=False)  # noqa: S603 - the user's own
         except (OSError, ValueError, IndexError) as broken:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..environment import environment, variable
 from ..errors import LeaseLost, UnknownAgent, UnknownMessage
-from ..formats.plain import plain_letter, plain_move, plain_receipt
+from ..formats.plain import after_move, plain, plain_letter
 from ..model.codec import encode
 from ..model.delivery import State
 from . import views
@@ -93,7 +93,7 @@ def _work_on(context: Context, claimed: Work, lease: float) -> Answer:
         if not claimed.is_settled and not isinstance(error, LeaseLost):
             claimed.release()
         raise
-    data = {"letter": plain_move(claimed), "exit": code, "receipts": [plain_receipt(receipt) for receipt in sent]}
+    data = {"letter": plain(after_move(claimed)), "exit": code, "receipts": [plain(receipt) for receipt in sent]}
     return Answer(context.name, data, views.worked)
 
 
@@ -234,7 +234,7 @@ def run_ack(context: Context) -> Answer:
         drafts = drafts_of(context)
         held = context.mailbox.held(ids[0], token)
         sent = held.ack_and_send(drafts, archive=not context.get("keep"))
-        data = {"letters": [plain_move(held)], "receipts": [plain_receipt(receipt) for receipt in sent]}
+        data = {"letters": [plain(after_move(held))], "receipts": [plain(receipt) for receipt in sent]}
         return Answer(context.name, data, views.moved)
     text = read_stdin(context, "reply") if context.get("reply") == STDIN else context.get("reply")
     return context.answer(views.moved, token=token, reply=text)

@@ -1,276 +1,309 @@
-"""The codec of our own JSON, in which every field is always present."""
+"""The codec of our own JSON, in which every field is always present.
+
+`forms` is the table of the types whose JSON differs from their fields; `plain` makes JSON of any value by it, and
+`shapes` makes the schemas.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
+from ..model.agent import Agent, Card
 from ..model.codec import to_plain
 from ..model.delivery import forwarded_to
-from ..model.message import Message, Template
-from ..model.query import Found, Tally
+from ..model.message import Message
+from ..model.query import Found
+from ..model.record import Change, Cursor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..core.agents import Agents
-    from ..core.messages import Receipt
-    from ..core.tasks import FoundTask
-    from ..core.tokens import Token
-    from ..core.waiting import Entry
-    from ..core.work import Claimed, Revived, Settled
+    from ..core.work import Claimed
     from ..letter import Letter
-    from ..model.agent import Agent
-    from ..model.alert import Rung
     from ..model.delivery import Delivery
-    from ..model.report import Diagnosis, Stats, Stop, Trace
-    from ..model.task import Escalation
+    from ..model.report import Stop
     from ..task import Task
+
+
+PriorityName = Literal["low", "normal", "high", "urgent"]
+Unread = dict[PriorityName, int]
+
+
+_PLAIN = {str, int, bool, type(None), dict}  # types of values that are JSON already
+
+
+class Form(Struct, frozen=True):
+    """How the JSON of a type differs from its fields."""
+
+    types: Mapping[
+        str, Any
+    ] = {}  # of fields that the type has not, or that are of another type there, or whose type has a form
+    made: Mapping[str, Callable[[Any], Any]] = {}  # how their values are made, if not read from the attribute
+    without: Collection[str] = ()  # fields of the type that the JSON has not
+    alone: bool = False  # it has no others than those of `types`
+    of: type[Struct] | None = None  # the type whose fields it has, if not the type itself
+    source: Callable[[Any], Any] | None = None  # the value of that type
+    name: str = ""  # in schemas, if not that of the type
+
+
+class Forwarding(Struct):
+    """Where a letter went on to, and since when."""
+
+    where: str
+    since: str
+
+
+class ClaimedLetter(Struct):
+    """A letter with the token that proves who holds it (G5)."""
+
+    found: Found
+    lease_seconds: float
+
+
+class ShownCard(Struct):
+    """A card as the directory shows it: a mailbox for which nobody registered has no time of registration."""
+
+    agent: Agent
+
+
+class AfterMove(Struct):
+    """The state of a letter after it was settled."""
+
+    id: str
+    state: str
+    attempts: int
+    reason: str | None
+    due_at: str | None
 
 
 def plain(value: Any) -> Any:
     """Return any value that a verb returns as JSON."""
-    encode = encoders().get(type(value))
-    if encode is not None:
-        return encode(value)
+    form = forms().get(type(value))
+    if form is not None:
+        return _formed(value, form)
     if isinstance(value, (list, tuple)):
         return [plain(one) for one in value]
-    if isinstance(value, Struct):
+    if isinstance(value, Cursor):
+        return str(value)
+    if isinstance(value, Struct) and not isinstance(value, Change):
         return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
-    return to_plain(value)
+    return value if value is UNSET else to_plain(value)
+
+
+@cache
+def _makers(kind: type) -> list[tuple[str, Callable[[Any], Any]]]:
+    form = forms()[kind]
+    return [(name, form.made.get(name) or attrgetter(name)) for name in form.types]
+
+
+def _formed(value: Any, form: Form) -> dict[str, Any]:
+    made = {}
+    for name, make in _makers(type(value)):  # type: ignore[arg-type] # a type is hashable
+        one = make(value)
+        if one is not UNSET:
+            made[name] = one if type(one) in _PLAIN else plain(one)
+    if form.alone:
+        return made
+    own: dict[str, Any] = asdict(value) if form.source is None else plain(form.source(value))
+    for name in form.without:
+        del own[name]
+    if form.source is None:
+        own = to_plain(own | dict.fromkeys(made))
+    return own | made
 
 
 def result_names(result: Any) -> tuple[str, ...]:
     """Return the fields of the JSON of a verb's result."""
-    names: tuple[str, ...] = _RESULT_NAMES.get(result.__name__) or result.__struct_fields__
-    return names
-
-
-def plain_found(found: Found) -> dict[str, Any]:
-    """Return a letter with its delivery, as the owner of the mailbox may see it."""
-    message = found.message.seen_by(found.delivery.mailbox)
-    return plain_message(message) | {"delivery": plain_delivery(found.delivery)}
-
-
-def plain_claimed(claimed: Claimed) -> dict[str, Any]:
-    """Return claimed letters, each with the token that proves who holds it (G5)."""
-    letters = []
-    for found in claimed.letters:
-        lease = found.delivery.lease
-        token = lease.token if lease else None
-        letters.append(plain_found(found) | {"token": token, "lease_seconds": claimed.lease})
-    return {"letters": letters}
+    form = forms().get(result)
+    if form is None:
+        return tuple(result.__struct_fields__)
+    if form.alone:
+        return tuple(form.types)
+    own = result_names(form.of) if form.of else result.__struct_fields__
+    return tuple(dict.fromkeys((*(name for name in own if name not in form.without), *form.types)))
 
 
 def plain_letter(letter: Letter) -> dict[str, Any]:
     """Return a letter with its delivery."""
-    return plain_message(letter.message) | {"delivery": plain_delivery(letter.delivery)}
+    shown: dict[str, Any] = plain(Found(letter.message, letter.delivery))
+    return shown
 
 
-def plain_message(message: Message) -> dict[str, Any]:
-    plain: dict[str, Any] = to_plain(asdict(message))
-    plain["priority"] = message.priority.name.lower()
-    plain["task"] = None if message.task is None else to_plain(asdict(message.task))
-    return plain | {"text": message.text, "thread": message.thread}
+def plain_task(task: Task) -> dict[str, Any]:
+    """Return a task as its mailbox sees it."""
+    from ..core.tasks import FoundTask  # noqa: PLC0415 - few commands are about tasks
+
+    shown: dict[str, Any] = plain(FoundTask(task.standing, task.session))
+    return shown
 
 
-def plain_delivery(delivery: Delivery) -> dict[str, Any]:
-    """Return a delivery without the lease token, which only the claiming agent gets, once."""
-    plain: dict[str, Any] = to_plain(asdict(delivery))
-    # The token proves who holds the letter (G5): a reader of the listing could settle it.
-    del plain["lease"], plain["priority"], plain["message_id"]
-    holder = delivery.lease.holder if delivery.lease else None
-    return plain | {"holder": holder, "forwarded": plain_forwarded(delivery)}
+def after_move(moved: Letter | Found) -> AfterMove:
+    """Return the state of a letter after it was settled."""
+    one = moved.delivery
+    return AfterMove(one.message_id, str(one.state), one.attempts, one.reason, to_plain(one.due_at))
 
 
-def plain_forwarded(at: Delivery | Stop) -> dict[str, Any] | None:
+def shown_letter(found: Found) -> Message:
+    """Return the message as the owner of the mailbox may see it."""
+    return found.message.seen_by(found.delivery.mailbox)
+
+
+def _priority(value: Any) -> str:
+    return str(value.priority.name.lower())
+
+
+def _unread(value: Any) -> dict[str, int]:
+    return {priority.name.lower(): count for priority, count in value.unread.items()}
+
+
+def _forwarded(at: Delivery | Stop) -> Forwarding | None:
     """Return where a letter went on to, and since when; None if it ends here."""
     where = forwarded_to(at)
-    return None if where is None else {"where": where, "since": to_plain(at.acked_at)}
+    return None if where is None else Forwarding(where, to_plain(at.acked_at))
 
 
-def plain_settled(settled: Settled) -> dict[str, Any]:
-    receipts = [plain_receipt(receipt) for receipt in settled.receipts]
-    return {"letters": [plain_move(found) for found in settled.letters], "receipts": receipts}
-
-
-def plain_revived(revived: Revived) -> dict[str, Any]:
-    return {"letters": [plain_move(found) for found in revived.letters]}
-
-
-def plain_move(letter: Letter | Found) -> dict[str, Any]:
-    """Return the state of a letter after it was settled."""
-    delivery = letter.delivery
-    return {
-        "id": delivery.message_id,
-        "state": str(delivery.state),
-        "attempts": delivery.attempts,
-        "reason": delivery.reason,
-        "due_at": to_plain(delivery.due_at),
-    }
-
-
-def plain_receipt(receipt: Receipt) -> dict[str, Any]:
-    return {
-        "id": receipt.id,
-        "thread": receipt.thread,
-        "repeated": receipt.repeated,
-        "unknown": list(receipt.unknown),
-        "routed": list(receipt.routed),
-        "carried": [to_plain(asdict(one)) for one in receipt.carried],
-        "letter": plain_message(receipt.message),
-    }
-
-
-def plain_task(task: Task | FoundTask) -> dict[str, Any]:
-    standing: dict[str, Any] = to_plain(asdict(task.standing))
-    # Outside, a task is named by the letter that opened it; the name in its letters is `called`.
-    called, id = standing.pop("id"), standing.pop("letter")
-    return {"id": id, "called": called, **standing, "is_final": task.standing.is_final, "session": task.session}
-
-
-def plain_escalation(one: Escalation) -> dict[str, Any]:
-    plain: dict[str, Any] = to_plain(asdict(one))
-    return plain | {"priority": one.priority.name.lower(), "waits_for": one.waits_for}
-
-
-def plain_entry(entry: Entry) -> dict[str, Any]:
-    """Return something that waits for an agent; `from` is a keyword of Python and no name of a field there."""
-    names = ("from" if name == "sender" else name for name in entry.__struct_fields__)
-    values = (to_plain(getattr(entry, name)) for name in entry.__struct_fields__)
-    return dict(zip(names, values, strict=True)) | {"priority": entry.priority.name.lower()}
-
-
-def plain_rung(rung: Rung) -> dict[str, Any]:
-    letters = [asdict(one) | {"priority": one.priority.name.lower()} for one in rung.letters]
-    return asdict(rung) | {"letters": letters}
-
-
-def plain_template(template: Template) -> dict[str, Any]:
-    plain: dict[str, Any] = to_plain(asdict(template))
-    return plain | {"priority": template.priority.name.lower(), "places": list(template.places)}
-
-
-def plain_token(token: Token) -> dict[str, Any]:
-    """Return a token without the hash of its secret."""
-    plain: dict[str, Any] = to_plain(asdict(token))
-    del plain["hash"]
-    return plain
-
-
-def plain_agent(agent: Agent) -> dict[str, Any]:
-    card = to_plain(asdict(agent.card))
-    if not agent.registered:
-        card["registered_at"] = None
-    return {"card": card, "presence": to_plain(asdict(agent.presence)), "registered": agent.registered}
-
-
-def plain_agents(found: Agents) -> dict[str, Any]:
-    """Return agents; those of other systems only if they were asked for."""
+def _elsewhere(found: Agents) -> list[dict[str, Any]] | UnsetType:
+    """Return the agents of other systems, only if they were asked for."""
     from .inbox import far_agent_record  # noqa: PLC0415 - for a server
 
-    here = {"agents": [plain_agent(agent) for agent in found.agents]}
-    if found.elsewhere is None:
-        return here
-    return here | {"elsewhere": [far_agent_record(*one) for one in found.elsewhere]}
+    return UNSET if found.elsewhere is None else [far_agent_record(*one) for one in found.elsewhere]
 
 
-def plain_stats(stats: Stats) -> dict[str, Any]:
-    return {
-        "letters": stats.letters,
-        "deliveries": stats.deliveries,
-        "states": {str(state): count for state, count in stats.states.items()},
-        "unread": {priority.name.lower(): count for priority, count in stats.unread.items()},
-        "oldest_unread_at": to_plain(stats.oldest_unread_at),
-        "agents": stats.agents,
-        "quarantined": stats.quarantined,
-        "mailboxes": [plain_tally(tally) for tally in stats.mailboxes],
-        "rates": [asdict(rate) for rate in stats.rates],
-    }
-
-
-def plain_tally(tally: Tally) -> dict[str, Any]:
-    plain = {name: to_plain(getattr(tally, name)) for name in tally.__struct_fields__ if name != "unread"}
-    unread = {priority.name.lower(): count for priority, count in tally.unread.items()}
-    return plain | {"unread": unread, "total_unread": tally.total_unread, "backlog": tally.backlog}
-
-
-def plain_diagnosis(found: Diagnosis) -> dict[str, Any]:
-    findings = [asdict(finding) | {"level": str(finding.level)} for finding in found.findings]
-    return {"healthy": found.is_healthy, "worst": str(found.worst), "findings": findings}
-
-
-def plain_trace(trace: Trace) -> dict[str, Any]:
-    return {
-        "letter": plain_message(trace.message),
-        "number": trace.number,
-        "stops": [_plain_stop(stop) for stop in trace.stops],
-        "replies": [plain_message(message) for message in trace.replies],
-        "relays": [plain_message(message) for message in trace.relays],
-        "bounces": [plain_message(message) for message in trace.bounces],
-    }
-
-
-def _plain_stop(stop: Stop) -> dict[str, Any]:
-    plain: dict[str, Any] = to_plain(asdict(stop))
-    lists = ("history", "rings", "sights")
-    plain["forwarded"] = plain_forwarded(stop)
-    return plain | {name: [to_plain(asdict(one)) for one in getattr(stop, name)] for name in lists}
+def _claimed(claimed: Claimed) -> list[ClaimedLetter]:
+    return [ClaimedLetter(found, claimed.lease) for found in claimed.letters]
 
 
 @cache
-def encoders() -> dict[type, Callable[[Any], Any]]:
-    """Return the types of values with JSON of their own. Made on first use: a command that sends loads none."""
+def forms() -> dict[type, Form]:
+    """Return the forms by type. Made on first use: a command that sends loads few of these modules."""
+    from datetime import datetime  # noqa: PLC0415
+
     from ..core.agents import Agents  # noqa: PLC0415
     from ..core.messages import Receipt  # noqa: PLC0415
     from ..core.tasks import FoundTask, Moved  # noqa: PLC0415
     from ..core.tokens import Token  # noqa: PLC0415
     from ..core.waiting import Entry  # noqa: PLC0415
     from ..core.work import Claimed, Revived, Settled  # noqa: PLC0415
-    from ..model.agent import Agent  # noqa: PLC0415
-    from ..model.alert import Rung  # noqa: PLC0415
-    from ..model.peer import Peer  # noqa: PLC0415
-    from ..model.peer import shown as shown_peer  # noqa: PLC0415
-    from ..model.record import Change, Cursor  # noqa: PLC0415
-    from ..model.report import Diagnosis, Stats, Trace  # noqa: PLC0415
-    from ..model.task import Escalation  # noqa: PLC0415
-    from ..model.webhook import Webhook, shown  # noqa: PLC0415
+    from ..model import webhook  # noqa: PLC0415
+    from ..model.alert import Alert, AlertLetter, Rung, Sight  # noqa: PLC0415
+    from ..model.delivery import Attempt, Delivery  # noqa: PLC0415
+    from ..model.message import TaskNote, Template  # noqa: PLC0415
+    from ..model.peer import SECRETS, Carried, Peer  # noqa: PLC0415
+    from ..model.query import Tally  # noqa: PLC0415
+    from ..model.report import Diagnosis, Finding, Rate, Stats, Stop, Trace  # noqa: PLC0415
+    from ..model.task import Escalation, TaskStatus  # noqa: PLC0415
 
+    priority: tuple[dict[str, Any], dict[str, Any]] = {"priority": PriorityName}, {"priority": _priority}
+    forwarded = {"forwarded": Forwarding | None}, {"forwarded": _forwarded}
+    moves = {"letters": list[AfterMove]}
+    moved = {"letters": lambda settled: list(map(after_move, settled.letters))}
     return {
-        Agent: plain_agent,
-        Agents: plain_agents,
-        Change: to_plain,
-        Cursor: str,
-        Diagnosis: plain_diagnosis,
-        Stats: plain_stats,
-        Claimed: plain_claimed,
-        Entry: plain_entry,
-        Escalation: plain_escalation,
-        Found: plain_found,
-        FoundTask: plain_task,
-        Message: plain_message,
-        Moved: lambda moved: {"task": plain_task(moved.task), "receipt": plain_receipt(moved.receipt)},
-        Peer: lambda peer: to_plain(shown_peer(peer)),
-        Receipt: plain_receipt,
-        Revived: plain_revived,
-        Rung: plain_rung,
-        Settled: plain_settled,
-        Tally: plain_tally,
-        Template: plain_template,
-        Token: plain_token,
-        Trace: plain_trace,
-        Webhook: lambda webhook: to_plain(shown(webhook)),
+        Agent: Form({"card": ShownCard}, {"card": ShownCard}),
+        Agents: Form(
+            {"agents": list[Agent], "elsewhere": list[dict[str, Any]] | UnsetType},
+            {"elsewhere": _elsewhere},
+            without={"elsewhere"},
+        ),
+        AlertLetter: Form(*priority),
+        Claimed: Form({"letters": list[ClaimedLetter]}, {"letters": _claimed}, without={"lease"}),
+        ClaimedLetter: Form(
+            {"delivery": Delivery, "token": str | None, "lease_seconds": float},
+            {"delivery": lambda one: one.found.delivery, "token": lambda one: one.found.delivery.lease.token},
+            of=Message,
+            source=lambda one: shown_letter(one.found),
+        ),
+        Delivery: Form(
+            {"holder": str | None, **forwarded[0]},
+            {"holder": lambda one: one.lease.holder if one.lease else None, **forwarded[1]},
+            # The token proves who holds the letter (G5): a reader of the listing could settle it.
+            without={"lease", "priority", "message_id"},
+        ),
+        Diagnosis: Form(
+            {"healthy": bool, "worst": str, "findings": list[Finding]},
+            {"healthy": lambda found: found.is_healthy, "worst": lambda found: str(found.worst)},
+            without={"findings"},
+        ),
+        Entry: Form(
+            {"from": str, **priority[0]}, {"from": lambda one: one.sender, **priority[1]}, without={"sender"}
+        ),
+        Escalation: Form({"waits_for": str | None, **priority[0]}, priority[1]),
+        Finding: Form({"level": str}, {"level": lambda found: str(found.level)}),
+        Found: Form({"delivery": Delivery}, of=Message, source=shown_letter, name="Letter"),
+        FoundTask: Form(
+            # Outside, a task is named by the letter that opened it; the name in its letters is `called`.
+            {"id": str, "called": str, "is_final": bool, "session": dict[str, Any] | None},
+            {
+                "id": lambda task: task.standing.letter,
+                "called": lambda task: task.standing.id,
+                "is_final": lambda task: task.standing.is_final,
+            },
+            without={"letter"},
+            of=TaskStatus,
+            source=lambda task: task.standing,
+            name="Task",
+        ),
+        Message: Form({"task": TaskNote | None, "text": str, "thread": str, **priority[0]}, priority[1]),
+        Moved: Form({"task": FoundTask, "receipt": Receipt}, without={"delivery"}),
+        Peer: Form(
+            {"shows_token": bool, "knows_token": bool},
+            {"shows_token": lambda peer: bool(peer.token), "knows_token": lambda peer: bool(peer.proof)},
+            without=SECRETS,
+        ),
+        Receipt: Form(
+            {
+                "id": str,
+                "thread": str,
+                "repeated": bool,
+                "unknown": tuple[str, ...],
+                "routed": tuple[str, ...],
+                "carried": list[Carried],
+                "letter": Message,
+            },
+            {"letter": lambda receipt: receipt.message},
+            alone=True,
+        ),
+        Revived: Form(moves, moved),
+        Rung: Form({"letters": list[AlertLetter]}),
+        Settled: Form({**moves, "receipts": list[Receipt]}, moved),
+        ShownCard: Form(
+            {"registered_at": datetime | None},
+            {"registered_at": lambda one: one.agent.card.registered_at if one.agent.registered else None},
+            of=Card,
+            source=lambda one: one.agent.card,
+        ),
+        Stats: Form(
+            {"states": dict[str, int], "unread": Unread, "mailboxes": list[Tally], "rates": list[Rate]},
+            {
+                "states": lambda stats: {str(state): many for state, many in stats.states.items()},
+                "unread": _unread,
+            },
+        ),
+        Stop: Form(
+            {"history": list[Attempt], "rings": list[Alert], "sights": list[Sight], **forwarded[0]}, forwarded[1]
+        ),
+        Tally: Form({"unread": Unread, "total_unread": int, "backlog": int}, {"unread": _unread}),
+        Template: Form({"places": list[str], **priority[0]}, priority[1]),
+        Token: Form(without={"hash"}),
+        Trace: Form(
+            {
+                "letter": Message,
+                "number": int,
+                "stops": list[Stop],
+                "replies": list[Message],
+                "relays": list[Message],
+                "bounces": list[Message],
+            },
+            {"letter": lambda trace: trace.message},
+            alone=True,
+        ),
+        webhook.Webhook: Form(
+            {"min_priority": PriorityName},
+            {"min_priority": lambda one: one.min_priority.name.lower()},
+            without=webhook.SECRETS,
+        ),
     }
-
-
-# Fields of the JSON of results that have other names than the fields of the type.
-_RESULT_NAMES = {
-    "Moved": ("task", "receipt"),
-    "Receipt": ("id", "thread", "repeated", "unknown", "routed", "carried", "letter"),
-    "Tally": (*Tally.__struct_fields__, "total_unread", "backlog"),
-    "Diagnosis": ("healthy", "worst", "findings"),
-    "Trace": ("letter", "number", "stops", "replies", "relays", "bounces"),
-}

@@ -21,7 +21,7 @@ from ..core.alerts import LOOK_EVERY, NOT_NOW, SOON
 from ..environment import AUTH_TOKEN, variable
 from ..errors import Busy, PostroomError, Unreadable
 from ..formats.inbox import entry_of, entry_of_plain, entry_of_record, read_line
-from ..formats.plain import plain_agent
+from ..formats.plain import plain
 from ..model.alert import Rung
 from ..model.codec import convert, encode
 from ..model.message import Priority, origin_word
@@ -230,7 +230,7 @@ def program_of(access: Access, session: Session, name: str) -> str:
             (reply,) = SocketSource(session.socket, name).ask({"action": "agent", "name": name})
             found = reply["agent"]
         elif session.room:
-            found = plain_agent(access.room.agent(name))
+            found = plain(access.room.agent(name))
         else:
             return ""
     except PostroomError:

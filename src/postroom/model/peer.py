@@ -6,7 +6,7 @@ The list of peers is an allow-list: a system that is not on it can neither send 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct, field
 
@@ -53,12 +53,6 @@ class Peer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __repr__(self) -> str:
         return f"Peer(system={self.system!r})"  # a log must never hold a token
-
-
-def shown(peer: Peer) -> dict[str, Any]:
-    """Return the fields of a peer that may be shown; of its secrets, only whether they are set."""
-    plain: dict[str, Any] = {name: getattr(peer, name) for name in peer.__struct_fields__ if name not in SECRETS}
-    return plain | {"shows_token": bool(peer.token), "knows_token": bool(peer.proof)}
 
 
 class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -150,14 +150,6 @@ class OpenCall(Struct, frozen=True):
     letters: tuple[str, ...]
 
 
-def shown(webhook: Webhook) -> dict[str, Any]:
-    """Return the fields of a webhook that may be shown."""
-    plain: dict[str, Any] = {
-        name: getattr(webhook, name) for name in webhook.__struct_fields__ if name not in SECRETS
-    }
-    return plain | {"min_priority": webhook.min_priority.name.lower()}
-
-
 # Signatures
 
 PREFIX = "whsec_"

@@ -108,6 +108,15 @@ def test_every_verb_is_described_and_answers_as_its_description_says(operator: C
     assert len(refused) <= 10, refused
 
 
+def test_every_result_has_a_shape(operator: Client) -> None:
+    described = operator.ask("GET", "/openapi.json").json
+    shapes = described["components"]["schemas"]
+    for path, methods in described["paths"].items():
+        result = methods["post"]["responses"]["200"]["content"]["application/json"]["schema"]
+        shape = shapes[result["$ref"].rpartition("/")[2]] if "$ref" in result else result
+        assert shape.get("properties"), path
+
+
 def is_writing(path: str) -> bool:
     return wire_verbs()[path.removeprefix("/v1/")].declaration().writes
 

@@ -20,7 +20,7 @@ from ...clock import SystemClock
 from ...core import inbox
 from ...environment import drafts_folder
 from ...errors import Conflict, IllegalMove, PostroomError, UnknownAgent, UnknownMessage
-from ...formats.plain import plain_message
+from ...formats.plain import plain
 from ...model.codec import blake2b
 from ...model.message import Part
 from ...model.names import HUMAN, meant
@@ -136,7 +136,8 @@ def lines_of(screen: Screen, letter: Message, earlier: Sequence[Message]) -> lis
 
 def _plain(letter: Message) -> dict[str, Any]:
     """Return a letter as a person reads it: of the data that an escalation encloses, only the reason."""
-    return plain_message(replace(letter, parts=tuple(map(_in_words, letter.parts))))
+    shown: dict[str, Any] = plain(replace(letter, parts=tuple(map(_in_words, letter.parts))))
+    return shown
 
 
 def _in_words(part: Part) -> Part:
