@@ -13,7 +13,6 @@ from postroom.core import tokens
 from postroom.core.authorize import OWNER
 from postroom.core.verb import perform
 from postroom.formats.map import role_of
-from postroom.map.routing import send
 from postroom.model.agent import Warmth
 from tests.daemons import PATIENCE, Daemon, free_port, until
 from tests.formats.map_asking import ask
@@ -118,8 +117,8 @@ def test_a_room_keeps_its_name_and_mail_for_the_others_system_goes_there(rooms: 
         host.mailbox("bob").register()
         until(lambda: "hive/bob" in {agent.card.id for agent in guest.agents()})
         assert name == guest.system != host.system
-        assert ["hive/bob"] == send(guest, {"from": "ann", "to": "bob@hive", "payload": "there"})["delivered"]
-        assert ["bob"] == send(guest, {"from": "ann", "to": f"bob@{name}", "payload": "here"})["delivered"]
+        assert ["hive/bob"] == ask(guest, "send", **{"from": "ann"}, to="bob@hive", payload="there")["delivered"]
+        assert ["bob"] == ask(guest, "send", **{"from": "ann"}, to=f"bob@{name}", payload="here")["delivered"]
         letter = host.mailbox("bob").wait(timeout=PATIENCE)
         assert letter is not None and ("ann", "there") == (letter.sender, letter.text)
         assert ["here"] == [one.text for one in guest.mailbox("bob").check()]

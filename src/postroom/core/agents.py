@@ -38,7 +38,7 @@ from . import names as core_names
 from . import task_index
 from .core import find_record, put_record
 from .validation import as_list, check_count, check_seconds
-from .verb import LOCAL, MailboxVerb, Verb, verb
+from .verb import LOCAL, MailboxVerb, Verb, perform, verb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -113,7 +113,18 @@ class Register(MailboxVerb, kw_only=True):
                 raise NameTaken(f"{name!r} is held by another live agent", field="id")
 
         core.store.commit(plan)
-        return OneAgent(_registered(core, name))
+        return OneAgent(registered_agent(core, name))
+
+
+def register_again(core: Core, principal: Principal, name: str, fields: Mapping[str, Any]) -> Agent:
+    """Register an agent; fields of its card that are not given, or are None, stay as they were."""
+    held = find_record(core, CARD, name)
+    kept: dict[str, Any] = {}
+    if held is not None:
+        card = convert(held.value, Card)
+        kept = {field: getattr(card, field) for field in CARD_FIELDS}
+    given = {field: value for field, value in fields.items() if value is not None}
+    return perform(core, principal, Register(agent_id=name, **kept | given)).agent
 
 
 class OneCard(Struct):
@@ -207,7 +218,7 @@ def _beat(core: Core, name: str, moment: Moment, changed: dict[str, Any]) -> Age
         return [put_record(BEAT, name, to_plain(beat), find_record(core, BEAT, name), durable=is_dormant)]
 
     core.store.commit(plan)
-    return _registered(core, name)
+    return registered_agent(core, name)
 
 
 class Beaten(Struct):
@@ -265,11 +276,11 @@ class GetAgent(Verb, kw_only=True):
     name: Annotated[str, "its name"]
 
     def run(self, core: Core, _principal: Principal) -> OneAgent:
-        return OneAgent(_registered(core, meant(check_party(self.name, "id"), core.limits.human)))
+        return OneAgent(registered_agent(core, meant(check_party(self.name, "id"), core.limits.human)))
 
 
-def _registered(core: Core, name: str) -> Agent:
-    """Return a registered agent with its presence."""
+def registered_agent(core: Core, name: str) -> Agent:
+    """Return a registered agent with its presence; UnknownAgent if there is none of this name."""
     record = find_record(core, CARD, name)
     if record is None:
         core_names.check_not_moved(core, name, "id")

@@ -57,7 +57,7 @@ class Meet(SessionVerb, kw_only=True):
     ] = None
 
     def serve(self, session: Any) -> Any:
-        return session.federation_connect(given(self))
+        return session.peer.connect(given(self))
 
 
 @_federation(
@@ -111,8 +111,9 @@ class Part(SessionVerb, kw_only=True):
     system_id: Annotated[str | None, _SYSTEM] = None
     reason: Annotated[str | None, "why; ignored"] = None
 
-    def serve(self, session: Any) -> Any:
-        return session.federation_disconnect(given(self))
+    def serve(self, session: Any) -> dict[str, Any]:
+        session.peer.close()
+        return {"disconnected": True}
 
 
 SPELT: dict[str, type[Verb]] = {spelling: cls for name, cls in FEDERATION.items() for spelling in spellings(name)}

@@ -3,9 +3,11 @@
 Server:
 
     session             one connection as the protocol sees it, without I/O
-    table               the methods of MAP
-    agents              the methods about agents and scopes
-    routing             from an address to mailboxes; `map/send`, `map/replay`
+    table               all methods by name; what they share is in `method`, and each is one struct with its `run`:
+      agents            about agents
+      scopes            about scopes
+      routing           from an address to mailboxes; `map/send`, `map/replay`
+      connection_methods  about the connection itself
     server              all connections of a running server
     connection          one connection; it has three parts:
       access            who it is, and the principals of its agents

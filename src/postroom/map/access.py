@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..core.core import Core
+    from .agents import Register, Spawn
     from .server import MapServer
     from .session import Session
 
@@ -130,21 +131,21 @@ def principal_of(core: Core, params: dict[str, Any], *, is_open: bool) -> Princi
     return tokens.authenticate(core, credential)
 
 
-def agent_id(core: Core, principal: Principal, params: dict[str, Any]) -> str:
+def agent_id(core: Core, principal: Principal, request: Register) -> str:
     """Return the id under which an agent registers."""
-    wanted = params.get("agent_id")
+    wanted = request.agent_id
     if principal.agent is None:
-        return check_agent(wanted or _id_of(core, params), "agent_id" if wanted else "name")
+        return check_agent(wanted or _id_of(core, request.name or ""), "agent_id" if wanted else "name")
     if wanted is not None and wanted != principal.agent:
         text = f"this token is {principal.agent}'s"
         raise NotAllowed(text, field="agent_id", hint="leave agentId out, or connect with an operator's token")
     return principal.agent
 
 
-def child_id(core: Core, principal: Principal, parent: str, params: dict[str, Any]) -> str:
+def child_id(core: Core, principal: Principal, parent: str, request: Spawn) -> str:
     """Return the id under which a child registers; with an agent's token it is below the agent's own name."""
     below = "" if principal.agent is None else f"{principal.agent}."
-    wanted = params.get("agent_id") or _id_of(core, params, below)
+    wanted = request.agent_id or _id_of(core, request.name or "", below)
     wanted = wanted or f"{below or f'{parent}.'}{core.ids.token()[:8]}"
     name = check_agent(_below(below, wanted), "name")
     if not below:
@@ -162,13 +163,12 @@ def _below(prefix: str, id: str) -> str:
     return id if not id or id.startswith(prefix) else prefix + id
 
 
-def _id_of(core: Core, params: dict[str, Any], below: str = "") -> str:
+def _id_of(core: Core, name: str, below: str = "") -> str:
     """Return the id of an agent that gives only its name.
 
     A name with blanks, colons or the like cannot be a mailbox's: the agent gets the nearest id that can, and keeps
     its name as its display name, by which mail finds it (`map.routing`). Two names never share an id.
     """
-    name = params.get("name", "")
     id = _below(below, cleaned(name))
     held = core.store.records(CARD, id)
     shown = (held[0].value.get("display_name") if held else name) or ""

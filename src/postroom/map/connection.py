@@ -20,20 +20,14 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import IllegalMove, Invalid, NotAllowed, PostroomError, QuotaFull
-from ..formats.inbox import milliseconds
+from ..errors import Invalid, NotAllowed, PostroomError, QuotaFull
 from ..formats.map import (
-    GATEWAY,
-    PARTICIPANTS,
     PING,
-    REGISTER,
     SEND,
     SOFTWARE,
-    SPAWN,
     UNREGISTER,
     VERSION,
     map_error,
-    number_of,
 )
 from ..server.broker import MAILBOX
 from ..server.callers import Caller
@@ -41,6 +35,7 @@ from ..server.executor import JobFuture
 from ..server.protocol import PREFIX, Request
 from ..server.requests import SessionVerb
 from .access import METHODS, NONE, Identity, acting_as, principal_record
+from .agents import Register, Spawn
 from .connection_agents import ConnectionAgents
 from .peer_link import PeerLink
 from .session import Answer, Later, Session, Step, is_answer, name_agent, read_text, unsound
@@ -54,9 +49,7 @@ if TYPE_CHECKING:
 
 ADMITTED_WITHIN = 10.0  # seconds from the connection to a proof of who it is
 MOST_JUNK = 100  # frames that are no messages
-MOST_SUBSCRIPTIONS = 100
 GOODBYE, POLICY = 1000, 1008  # WebSocket close codes
-_AUTH_CODES = {1005: "method_not_supported", 1006: "invalid_credentials"}
 
 
 class Transport(Protocol):
@@ -92,7 +85,7 @@ class MapConnection:
         self.transport = transport
         self.core: Core = server.executor.core
         self.session = Session(f"session-{self.core.ids.token()}")
-        self.identity = Identity(server, self.session, principal, self._end_after_replies)
+        self.identity = Identity(server, self.session, principal, partial(self.end_after_replies, POLICY))
         self.agents = ConnectionAgents(self)
         self.peer = PeerLink(self, certificate, is_near=is_near)
         self.is_gateway = False  # does it say that it is another system?
@@ -161,7 +154,7 @@ class MapConnection:
             self.peer.check_allowed(step)
             # These change who the connection is. Until one is settled, later frames wait (`read`), so that none
             # acts as the wrong agent (G8).
-            if isinstance(step.request, SessionVerb) or step.name in {REGISTER, SPAWN}:
+            if isinstance(step.request, SessionVerb | Register | Spawn):
                 return JobFuture.of(self._settle(step))
             if self.peer.handles(step):
                 return JobFuture.of(asyncio.ensure_future(self.peer.answer(step)))
@@ -230,7 +223,7 @@ class MapConnection:
                 holder.agents.drop(agent["id"])
             else:
                 holder.agents.pause(agent["id"], agent["state"])
-        self.server.events.after_call(step.name, step.params, result)
+        self.server.events.after_call(step.request, result)
 
     def _settle(self, step: Step) -> asyncio.Future[dict[str, Any] | None]:
         def settled(_: object) -> None:
@@ -243,10 +236,10 @@ class MapConnection:
 
     async def _answer(self, step: Step) -> dict[str, Any] | None:
         try:
-            if step.name == REGISTER:
-                result = await self._register(step.params)
-            elif step.name == SPAWN:
-                result = await self.agents.spawn(step.params)
+            if isinstance(step.request, Register):
+                result = await self._register(step.request)
+            elif isinstance(step.request, Spawn):
+                result = await self.agents.spawn(step.request)
             else:
                 assert isinstance(step.request, SessionVerb)  # noqa: S101 - see `carry_out`
                 result = step.request.serve(self)
@@ -258,66 +251,13 @@ class MapConnection:
                 self.server.misuse.refusal(map_error(refused))
             return step.refuse(refused) or None
 
-    async def _register(self, params: dict[str, Any]) -> dict[str, Any]:
-        peer = self.peer.registering_peer(params)
-        return await (self.agents.register(params) if peer is None else self.peer.register(peer, params))
+    async def _register(self, request: Register) -> dict[str, Any]:
+        peer = self.peer.registering_peer(request)
+        return await (self.agents.register(request) if peer is None else self.peer.register(peer, request))
 
-    # -- methods: who it is
+    # -- for the methods of the connection (`connection_methods`)
 
-    async def connect(self, params: dict[str, Any]) -> dict[str, Any]:
-        _check_connect(params)
-        delivery = params.get("capabilities", {}).get("delivery")
-        self.agents.acknowledges = isinstance(delivery, dict) and delivery.get("acks") is True
-        method = "bearer"  # of the HTTP header, if the connection is known already
-        self.is_gateway = params["participant_type"] == GATEWAY
-        # A system that proves itself as a peer needs no token of an agent.
-        if not self.identity.is_known and self.peer.recognise(params.get("name"), params.get("auth") or {}):
-            method = str((params.get("auth") or {}).get("method", NONE))
-        elif self.identity.is_known:
-            self.identity.check_agrees(params.get("auth") or {})
-        else:
-            auth = params.get("auth") or ({"method": NONE} if self.server.is_open else None)
-            if auth is None:
-                return self._challenge()
-            method = str(auth.get("method"))
-            try:
-                self._prove(auth)
-            except NotAllowed as refused:
-                # The connection stays open: the client may try another token, MOST_TRIES times.
-                return self._challenge() | {"error": _auth_error(refused)}
-        self.admit(params.get("name"))
-        return self._welcome(await self.agents.reclaim(params.get("resume_token")), method)
-
-    def authenticate(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Admit the connection by a token. Once it is admitted, its principal stays."""
-        if self.session.is_in:
-            raise IllegalMove("this connection is authenticated already", field="session", hint="map/auth/refresh")
-        try:
-            principal = self._prove(params)
-        except NotAllowed as refused:
-            return {"success": False, "error": _auth_error(refused)}
-        self.admit(None)
-        return {
-            "success": True,
-            "sessionId": self.session.id,
-            "participantId": self.identity.participant,
-            "principal": principal_record(principal, params["method"]),
-        }
-
-    def refresh(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Replace the token by another one of the same agent, or an operator's by an operator's."""
-        try:
-            principal = self.identity.renew(params)
-        except NotAllowed as refused:
-            return {"success": False, "error": _auth_error(refused)}
-        if self._opener is not None:
-            self._opener.become(principal)
-        for agent, caller in [*self.agents.callers.items(), *self._subscribers.items()]:
-            # Also the subscriptions: with the old token revoked they would end.
-            caller.become(acting_as(principal, agent))
-        return {"success": True, "principal": principal_record(principal, params["method"])}
-
-    def _prove(self, params: dict[str, Any]) -> Principal:
+    def prove(self, params: dict[str, Any]) -> Principal:
         try:
             return self.identity.prove(params)
         except NotAllowed:
@@ -334,7 +274,15 @@ class MapConnection:
             executor, broker, push=self.transport.push, expel=self.expel, principal=self.principal
         )
 
-    def _challenge(self) -> dict[str, Any]:
+    def become(self, principal: Principal) -> None:
+        """Act with another token of the same principal."""
+        if self._opener is not None:
+            self._opener.become(principal)
+        for agent, caller in [*self.agents.callers.items(), *self._subscribers.items()]:
+            # Also the subscriptions: with the old token revoked they would end.
+            caller.become(acting_as(principal, agent))
+
+    def challenge(self) -> dict[str, Any]:
         self.session.step("challenge")
         methods = [*METHODS, *([NONE] if self.server.is_open else [])]
         return {
@@ -343,7 +291,7 @@ class MapConnection:
             "authRequired": {"methods": methods, "required": True, "realm": self.server.system},
         }
 
-    def _welcome(self, reclaimed: list[dict[str, Any]], method: str) -> dict[str, Any]:
+    def welcome(self, reclaimed: list[dict[str, Any]], method: str) -> dict[str, Any]:
         return {
             "protocolVersion": VERSION,
             "sessionId": self.session.id,
@@ -371,48 +319,16 @@ class MapConnection:
         self.server.remember(self._resume_token, self.principal, self.session.agents)
         return self._resume_token
 
-    # -- methods: receipts and federation
-
-    def message_ack(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {"success": True, "acked": self.agents.acknowledge(params["message_ids"])}
-
-    async def federation_connect(self, params: dict[str, Any]) -> dict[str, Any]:
-        return await self.peer.connect(params)
-
-    def federation_disconnect(self, _params: dict[str, Any]) -> dict[str, Any]:
-        self.peer.close()
-        return {"disconnected": True}
-
-    # -- methods: subscriptions
-
-    def subscribe(self, params: dict[str, Any]) -> dict[str, Any]:
-        if sum(caller.subscriptions for caller in self._callers()) >= MOST_SUBSCRIPTIONS:
-            raise QuotaFull(f"{MOST_SUBSCRIPTIONS} subscriptions are enough", hint="map/unsubscribe from some")
-        subscriber = self._subscriber()
-        self.server.check_subscriptions(subscriber.principal)
-        return subscriber.subscribe(params | self._mailbox_of_client())
-
     def subscriptions_of(self, who: Principal) -> int:
-        return sum(caller.subscriptions for caller in self._callers() if caller.principal == who)
+        return sum(caller.subscriptions for caller in self.callers() if caller.principal == who)
 
-    def _mailbox_of_client(self) -> dict[str, str]:
+    def mailbox_of_client(self) -> dict[str, str]:
         """Return the mailbox of a client without agents: it gets no mail, but events of letters to its name."""
         participant = self.identity.participant
         gets_mail = self.session.agents or self.server.connection_of(participant) is not None
         return {} if gets_mail else {MAILBOX: participant}
 
-    def unsubscribe(self, params: dict[str, Any]) -> dict[str, Any]:
-        id = params["subscription_id"]
-        for caller in self._callers():
-            if caller.has(id):
-                return caller.unsubscribe(id)
-        raise Invalid(f"there is no subscription {id[:128]!a}", field="subscription_id", hint="from map/subscribe")
-
-    def subscribe_ack(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Acknowledge events. Nothing waits for it: a client that does not read is sent no more until it does."""
-        return {"success": any(caller.has(params["subscription_id"]) for caller in self._callers())}
-
-    def _subscriber(self) -> Caller:
+    def subscriber(self) -> Caller:
         """Return the caller that subscribes: the first agent of the connection, or the connection itself."""
         if not self.session.agents:
             return self._own_caller()
@@ -421,7 +337,7 @@ class MapConnection:
             self._subscribers[agent] = self.caller_for(agent)
         return self._subscribers[agent]
 
-    def _callers(self) -> list[Caller]:
+    def callers(self) -> list[Caller]:
         opener = [self._opener] if self._opener is not None else []
         return [*self.agents.callers.values(), *self._subscribers.values(), *opener]
 
@@ -430,13 +346,13 @@ class MapConnection:
     def resume(self) -> None:
         """Go on: the transport has room for more."""
         self.peer.resume()
-        for caller in self._callers():
+        for caller in self.callers():
             caller.resume()
         self.agents.resume()
 
     def replies_sent(self) -> None:
         """Note that all replies so far were written."""
-        for caller in self._callers():
+        for caller in self.callers():
             caller.replies_sent()
         if self._close_code:
             reason = "" if self._close_code == GOODBYE else "too many wrong tokens"
@@ -444,7 +360,7 @@ class MapConnection:
 
     # -- the end
 
-    def _end_after_replies(self, code: int = POLICY) -> None:
+    def end_after_replies(self, code: int = GOODBYE) -> None:
         self._close_code = code
 
     def expel(self, why: str = "token revoked") -> None:
@@ -452,14 +368,11 @@ class MapConnection:
         self.server.misuse.ended(why, self.identity.token_owner)
         self.transport.end(POLICY, why, at_once=True)
 
-    def disconnect(self, params: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - the reason is not used
-        token = self.remember() if self.session.is_in else None
+    def part(self) -> None:
+        """End what the connection is for: it is no peer any more, and its agents are away."""
         self.peer.close()
         self.agents.leave()
         self.session.step("close")
-        self._end_after_replies(GOODBYE)
-        closed = {"id": self.session.id, "closedAt": milliseconds(self.core.now().wall)}
-        return {"success": True, "session": closed} | ({"resumeToken": token} if token else {})
 
     def close(self) -> None:
         """Clean up after the connection has ended. Mail that its agents have not received stays unread."""
@@ -467,25 +380,10 @@ class MapConnection:
         self._admission_timer.cancel()
         if self.session.is_in:
             self.remember()
-        self.peer.close()
-        self.agents.leave()
-        self.session.step("close")
-        for caller in self._callers():
+        self.part()
+        for caller in self.callers():
             caller.close()
         self.server.remove(self)
-
-
-def _check_connect(params: dict[str, Any]) -> None:
-    version = params.get("protocol_version")
-    if isinstance(version, bool) or version not in (VERSION, str(VERSION)):
-        text = f"this server speaks version {VERSION} of MAP"
-        raise Invalid(text, field="protocolVersion", hint=f"say protocolVersion: {VERSION}")
-    if params["participant_type"] not in PARTICIPANTS:
-        raise Invalid("is no type", field="participantType", hint=", ".join(PARTICIPANTS))
-
-
-def _auth_error(refused: NotAllowed) -> dict[str, Any]:
-    return {"code": _AUTH_CODES.get(number_of(refused), "auth_required"), "message": str(refused)}
 
 
 def _is_ping(value: Any) -> bool:

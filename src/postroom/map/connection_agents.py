@@ -10,18 +10,19 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..core.verb import from_params
 from ..errors import NotAllowed, PostroomError
-from ..formats.map import PING, REGISTER, SEND, SPAWN, STOPPED, SUSPENDED, request
+from ..formats.map import PING, SEND, STOPPED, SUSPENDED
+from ..formats.map import request as map_request
 from ..server.protocol import Request
 from .access import agent_id, child_id
+from .agents import Register
 from .delivery import AgentDelivery
 from .session import Step
-from .table import MAP
 
 if TYPE_CHECKING:
     from ..core.authorize import Principal
     from ..server.callers import Caller
+    from .agents import Spawn
     from .connection import MapConnection
 
 
@@ -62,52 +63,49 @@ class ConnectionAgents:
         reclaimed = []
         for agent in names:
             try:
-                reclaimed.append((await self._add(REGISTER, agent, {}))["agent"])
+                reclaimed.append((await self._add(Register(agent_id=agent)))["agent"])
             except PostroomError as refused:
                 log.info("%s does not come back with its connection: %s", agent, refused)
         self._reclaimed = frozenset(one["id"] for one in reclaimed)
         return reclaimed
 
-    async def register(self, params: dict[str, Any]) -> dict[str, Any]:
-        wanted = params.get("agent_id")
-        name = wanted if wanted in self._reclaimed else agent_id(self.core, self._conn.principal, params)
-        return await self._add(REGISTER, name, params)
+    async def register(self, request: Register) -> dict[str, Any]:
+        if request.agent_id not in self._reclaimed:
+            request.agent_id = agent_id(self.core, self._conn.principal, request)
+        return await self._add(request)
 
-    async def spawn(self, params: dict[str, Any]) -> dict[str, Any]:
+    async def spawn(self, request: Spawn) -> dict[str, Any]:
         """Register a child of an agent of this connection, and send it its first message."""
-        parent = params["parent"]
+        parent, first = request.parent, request.initial_message
         if parent not in self._session.agents:
             raise NotAllowed(f"{parent[:128]!a} is no agent of this connection", field="parent")
-        name = child_id(self.core, self._conn.principal, parent, params)
-        result = await self._add(SPAWN, name, params)
-        if params.get("initial_message") is not None:
-            result |= await self._send_first(parent, name, params["initial_message"])
-        return result
+        request.agent_id = child_id(self.core, self._conn.principal, parent, request)
+        result = await self._add(request)
+        return result if first is None else result | await self._send_first(parent, request.agent_id, first)
 
     async def _send_first(self, parent: str, child: str, first: Any) -> dict[str, Any]:
         fields = first if isinstance(first, dict) and "payload" in first else {"payload": first}
         message = {word: fields[word] for word in ("payload", "meta") if word in fields}
-        step = self._session.receive(request(0, SEND, to={"agent": child}, **{"from": parent}, **message))
+        step = self._session.receive(map_request(0, SEND, to={"agent": child}, **{"from": parent}, **message))
         reply: Any = step  # the refusal of a malformed `meta`
         if isinstance(step, Step):
             reply = await self.callers[parent].carry_out(Request([step]))
         return {"messageId": reply["result"]["messageId"]} if "result" in reply else {"error": reply["error"]}
 
-    async def _add(self, method: str, name: str, params: dict[str, Any]) -> dict[str, Any]:
+    async def _add(self, request: Register | Spawn) -> dict[str, Any]:
         """Write the card of an agent, take it from the connection that had it, and begin to deliver its mail."""
+        name = request.agent_id or ""  # never empty here
+        request.owner = self._conn.identity.participant
         if self._conn.identity.is_anonymous and name not in self._reclaimed:
             self._server.check_not_away(name)
         # Reserved before the card is written: two connections that register one name at once must not both get
         # it.
         self._server.reserve(name, self._conn, is_proven=self._is_same_agent(name))
         was_here = name in self._session.agents
-        fields = {**params, "agent_id": name, "owner": self._conn.identity.participant}
         try:
             if not was_here:
                 self._session.take(name)
                 self.callers[name] = self._conn.caller_for(name)
-            request = from_params(MAP[method], fields)
-            request.is_here = was_here  # type: ignore[attr-defined] # both have it
             result: dict[str, Any] = await self.callers[name].make(request)
         except PostroomError:
             if not was_here:
@@ -121,7 +119,7 @@ class ConnectionAgents:
         self._server.take(name, self._conn)
         self._conn.remember()
         self._deliver(name, result["agent"]["state"])
-        self._server.events.after_call(method, fields, result)
+        self._server.events.after_call(request, result)
         return result
 
     def _is_same_agent(self, name: str) -> bool:
@@ -214,7 +212,7 @@ class ConnectionAgents:
 
         None: the client acknowledges messages itself.
         """
-        return None if self.acknowledges else request(f"{_PING_ID}{number}", PING)
+        return None if self.acknowledges else map_request(f"{_PING_ID}{number}", PING)
 
     def receive_pong(self, id: Any) -> None:
         """Take the answer to one of our pings as the receipt of the messages before it."""

@@ -26,6 +26,7 @@ from ..errors import NotAllowed, PostroomError
 from ..federation.connection import ConnectionLost
 from ..federation.dialler import AgentInboxConnection
 from ..formats.federation import decode_send
+from ..formats.inbox import present
 from ..formats.map import (
     AUTHENTICATE,
     DISCONNECT,
@@ -45,6 +46,7 @@ from .access import NONE
 if TYPE_CHECKING:
     from ..federation.exchange import Exchange, PeerSession
     from ..model.peer import Peer
+    from .agents import Register
     from .connection import MapConnection
     from .session import Answer, Step
 
@@ -194,17 +196,17 @@ class PeerLink:
             raise NotAllowed(f"the system {proven.system!r} has to prove again that it is a peer", field="auth")
         return peer
 
-    def registering_peer(self, params: dict[str, Any]) -> Peer | None:
+    def registering_peer(self, request: Register) -> Peer | None:
         """Return the peer that agent-inbox registers as; None: an agent registers."""
         has_no_token = self._conn.principal.heeds_seals or self._registers_as_agent
-        is_gateway = params.get("role") == GATEWAY and has_no_token and not self._conn.session.agents
-        peer = self._local_peer(params.get("name")) if is_gateway else None
+        is_gateway = request.role == GATEWAY and has_no_token and not self._conn.session.agents
+        peer = self._local_peer(request.name) if is_gateway else None
         if self._registers_as_agent and peer is None:
             text = "a system without a token registers itself, as a gateway, and no other agent"
             raise NotAllowed(text, field="role", hint="role: gateway, under the name of the system")
         return peer
 
-    async def register(self, peer: Peer, params: dict[str, Any]) -> dict[str, Any]:
+    async def register(self, peer: Peer, request: Register) -> dict[str, Any]:
         """Let agent-inbox join the federation. It is no agent: nothing of it is in the directory."""
         assert self._server.exchange is not None  # noqa: S101 - from `registering_peer`
         self._become(peer)
@@ -212,7 +214,7 @@ class PeerLink:
         _, self._session = await self._server.exchange.accept(
             peer, {}, self._send, self._end, AgentInboxConnection
         )
-        return {"agent": _agent_record(peer, params)}
+        return {"agent": _agent_record(peer, request.scopes)}
 
     # -- its calls
 
@@ -246,7 +248,7 @@ class PeerLink:
             return await self._accept_message(session, step.params)
         if self._registers_as_agent and name == UNREGISTER:
             self.close()
-            return {"success": True, "agent": _agent_record(session.peer, {})}
+            return {"success": True, "agent": _agent_record(session.peer)}
         return await session.handler.call(name, step.params)
 
     async def _accept_message(self, session: PeerSession, params: dict[str, Any]) -> dict[str, Any]:
@@ -302,8 +304,7 @@ def _proof_of(peer: Peer) -> tuple[str, ...]:
     return peer.auth, peer.proof, peer.former_proof, peer.pin
 
 
-def _agent_record(peer: Peer, params: dict[str, Any]) -> dict[str, Any]:
+def _agent_record(peer: Peer, scopes: list[Any] | None = None) -> dict[str, Any]:
     """Return the record of an agent, as agent-inbox expects it in answer to its registration."""
-    scopes = {"scopes": params["scopes"]} if "scopes" in params else {}
     agent = {"id": peer.system, "name": peer.system, "role": GATEWAY, "state": FIRST_STATE}
-    return agent | {"metadata": {}, "visibility": "public"} | scopes
+    return agent | {"metadata": {}, "visibility": "public"} | present(scopes=scopes)

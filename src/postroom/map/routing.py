@@ -8,21 +8,24 @@ away waits. Scopes stay addresses of the room itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from ..core import agents as core_agents
 from ..core import messages, outbox
-from ..core.authorize import authorize
 from ..core.messages import Receipt
 from ..core.peers import all_peers, system_id
 from ..core.validation import check_count
-from ..core.verb import perform
+from ..core.verb import given, perform
 from ..errors import IdTaken, Invalid, Missing, Resync, UnknownAgent, UnknownMessage
 from ..formats.events import map_event, number_of
 from ..formats.map import (
     LINK_NAME,
+    REPLAY,
+    SEND,
     answered,
     children_of,
     cleaned,
@@ -37,6 +40,8 @@ from ..model.message import same_name
 from ..model.names import BROADCAST, check_agent, check_scope, format_address, parse_address
 from ..model.record import CARD, MAP_LINK, MEMBER
 from ..server.events import LoadedChanges, check_filter, events, wanted
+from ..server.requests import ForeignVerb, Milliseconds, time_of
+from .method import FILTER, LIMIT, JsonObject, map_method
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,21 +49,19 @@ if TYPE_CHECKING:
     from ..core.authorize import Principal
     from ..core.core import Core
     from ..formats.map import Address, Kin, Remote
-    from ..mailbox import Mailbox
     from ..model.agent import Agent
     from ..model.record import Cursor
-    from ..room import Room
     from ..store.protocol import Store
 
 
-def recipients(core: Core, principal: Principal, sender: str, address: Address) -> list[str]:
+def recipients(core: Core, sender: str, address: Address) -> list[str]:
     """Return the addresses of a letter: names, and `broadcast:` for scopes that have another member."""
     agents = [_id_of(core, name) for name in address.agents]
     if address.is_plain:
         return agents
     found = [*agents, *_near(core, address)]
     if address.roles or address.kin or address.everyone:
-        here = listed_agents(core, principal)
+        here = listed_agents(core)
         found += [name for name in _looked_up(here, sender, address) if not same_name(name, sender)]
         if not found and not address.scopes:
             raise Missing("nobody is meant by it", field="to")
@@ -75,10 +78,9 @@ def _id_of(core: Core, name: str) -> str:
     return id if card and card[0].value.get("display_name") == name else name
 
 
-def listed_agents(core: Core, principal: Principal) -> list[Agent]:
+def listed_agents(core: Core) -> list[Agent]:
     """Return the registered agents, without those that are gone or unregistered."""
-    found = perform(core, principal, core_agents.ListAgents()).agents
-    return [agent for agent in found if agent.registered and not has_gone(agent)]
+    return [agent for agent in core_agents.registered_agents(core) if not has_gone(agent)]
 
 
 def reached(core: Core, sender: str, addressed: Sequence[str]) -> list[str]:
@@ -205,48 +207,58 @@ def below(children: dict[str, list[str]], name: str, depth: int | None) -> Itera
 
 # -- methods
 
-
-def box_of(room: Room, params: dict[str, Any], param: str = "agent_id") -> Mailbox:
-    """Return the mailbox that a call names, else the caller's own."""
-    name = params.get(param) or room.principal.agent
-    if name is None:
-        raise Invalid("who are you?", field=param, hint="the name of an agent")
-    return room.mailbox(name)
-
-
 MOST_REPLAYED = 1000
 SLICE = 500  # changes that are read at once
 MOST_LOOKED_AT = 20_000  # changes in one call; a caller that wants more calls again
 
 
-def send(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    """Send a letter; `delivered` lists the mailboxes it is in now.
+@map_method(SEND, "messageId, delivered (the mailboxes it is in)", action="send")
+class Send(ForeignVerb, kw_only=True, rename={"from_": "from"}):
+    """Send a message: a durable letter to one or many.
 
-    The event `message.delivered` reports when each has read it.
-
-    A message to a scope with no other member is accepted and delivered to nobody, as by the SDK's own server.
-    Without `to`, an answer goes to the sender of the letter that it answers.
+    The event `message.delivered` reports when each has read it. A message to a scope with no other member is
+    accepted and delivered to nobody, as by the SDK's own server.
     """
-    core, principal = room.core, room.principal
-    sender = box_of(room, params, "from").name
-    to = recipients(core, principal, sender, read_address(params["to"])) if "to" in params else None
-    fields = letter_fields(params) | _reply(core, sender, params) | _once(params)
-    body = fields.pop("body")
-    # The id names nothing, but the caller wants one.
-    if to is not None and not to:
-        return {"messageId": core.ids.message(), "delivered": []}
-    try:
-        named = to[0] if to and len(to) == 1 else to
-        sent = perform(core, principal, messages.Send(agent_id=sender, to=named, body=body, **fields))
-    except IdTaken:  # sent again, with another timestamp in its meta
-        # Clients of the SDK repeat a message with a new timestamp, which is other content to us. The first one
-        # counts.
-        first = core.store.sent(sender, fields["key"]) if "key" in fields else None
-        if first is None:
-            raise
-        sent = Receipt(message=first.message, repeated=True)
-    addressed = [one.address for one in sent.message.recipients] if to is None else to
-    return {"messageId": sent.id, "delivered": list(sent.routed) or reached(core, sender, addressed)}
+
+    whose: ClassVar[str | None] = "from"
+
+    to: Annotated[
+        Any,
+        "a name, agent, agents, scope, role (within), parent, children, ancestors, descendants,"
+        " siblings, broadcast, agentId, participant, system and agent; or a list of these;"
+        " without it, the sender of the letter in meta.inReplyTo",
+    ] = None
+    payload: Annotated[Any, "any JSON"] = UNSET
+    meta: Annotated[
+        JsonObject | None,
+        "priority, correlationId, ttlMs, mail.conversationId and anything else; arrives unchanged",
+    ] = None
+    from_: Annotated[str | None, "the agent of this connection that sends it, where it has several"] = None
+
+    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
+        sender, params = self.actor(core, principal), given(self)
+        to = None if self.to is None else recipients(core, sender, read_address(self.to))
+        fields = letter_fields(params) | _reply(core, sender, params) | self._once()
+        # The id names nothing, but the caller wants one.
+        if to is not None and not to:
+            return {"messageId": core.ids.message(), "delivered": []}
+        try:
+            named = to[0] if to and len(to) == 1 else to
+            sent = perform(core, principal, messages.Send(agent_id=sender, to=named, **fields))
+        except IdTaken:  # sent again, with another timestamp in its meta
+            # Clients of the SDK repeat a message with a new timestamp, which is other content to us. The first one
+            # counts.
+            first = core.store.sent(sender, fields["key"]) if "key" in fields else None
+            if first is None:
+                raise
+            sent = Receipt(message=first.message, repeated=True)
+        addressed = [one.address for one in sent.message.recipients] if to is None else to
+        return {"messageId": sent.id, "delivered": list(sent.routed) or reached(core, sender, addressed)}
+
+    def _once(self) -> dict[str, Any]:
+        """Return an idempotency key for a sender with ids of its own: what it sends again is one letter."""
+        id = (self.meta or {}).get("messageId")
+        return {"key": once_key(id, self.to)} if isinstance(id, str) and id else {}
 
 
 def _reply(core: Core, sender: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -261,47 +273,48 @@ def _reply(core: Core, sender: str, params: dict[str, Any]) -> dict[str, Any]:
     return {"in_reply_to": id}
 
 
-def _once(params: dict[str, Any]) -> dict[str, Any]:
-    """Return an idempotency key for a sender with ids of its own: it may send again, and there is one letter."""
-    id = (params.get("meta") or {}).get("messageId")
-    return {"key": once_key(id, params.get("to"))} if isinstance(id, str) and id else {}
-
-
-def replay(room: Room, params: dict[str, Any]) -> dict[str, Any]:
-    """Return past events that the caller may see, the oldest first.
+@map_method(REPLAY, "events (eventId, timestamp, event), hasMore", action="wait", slow=True, writes=False)
+class Replay(ForeignVerb, kw_only=True):
+    """Past events that the caller may see, the oldest first.
 
     Only events of letters and conversations are kept; those of agents and scopes are published once.
     """
-    core, principal = room.core, room.principal
-    authorize(principal, "wait", principal.agent)
-    filter = check_filter(params.get("filter"))
-    limit = min(check_count(params.get("limit", 100), "limit"), MOST_REPLAYED)
-    first, last = params.get("from_timestamp"), params.get("to_timestamp")
-    id = params.get("after_event_id")
-    number = 0 if id is None else number_of(id)
-    if number is None:
-        raise Invalid("is no event's id", field="after_event_id", hint="an eventId from map/event or map/replay")
-    store = core.store
-    now = store.cursor()
-    # One before its number: further events of the same change may follow it.
-    cursor = _earliest(store, now) if id is None else replace(now, number=number - 1)
-    results: list[dict[str, Any]] = []
-    is_past = id is None
-    for _ in range(MOST_LOOKED_AT // SLICE):
-        changes, after = store.changes(cursor, SLICE)
-        for event in events(principal, LoadedChanges(core, changes)):
-            # Several events may share the number of one change: go on right behind the one that was named.
-            if not is_past and event.number <= number:
-                is_past = event.id == id
-                continue
-            in_time = (first is None or event.timestamp >= first) and (last is None or event.timestamp <= last)
-            if in_time and wanted(event, filter):
-                results.append(map_event(event, filter.spelt))
-        cursor = after
-        if not changes or len(results) > limit:
-            break
-    shown = [{"eventId": one["id"], "timestamp": one["timestamp"], "event": one} for one in results[:limit]]
-    return {"events": shown, "hasMore": len(results) > limit}
+
+    after_event_id: Annotated[str | None, "only events after this one"] = None
+    from_timestamp: Annotated[datetime | Milliseconds | None, "only from this time on"] = None
+    to_timestamp: Annotated[datetime | Milliseconds | None, "only up to this time"] = None
+    filter: Annotated[JsonObject | None, FILTER] = None
+    limit: Annotated[int | None, LIMIT] = None
+
+    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
+        filter, store, id = check_filter(self.filter), core.store, self.after_event_id
+        limit = min(check_count(100 if self.limit is None else self.limit, "limit"), MOST_REPLAYED)
+        first = time_of(self.from_timestamp, "from_timestamp")
+        last = time_of(self.to_timestamp, "to_timestamp")
+        number = 0 if id is None else number_of(id)
+        if number is None:
+            hint = "an eventId from map/event or map/replay"
+            raise Invalid("is no event's id", field="after_event_id", hint=hint)
+        now = store.cursor()
+        # One before its number: further events of the same change may follow it.
+        cursor = _earliest(store, now) if id is None else replace(now, number=number - 1)
+        results: list[dict[str, Any]] = []
+        is_past = id is None
+        for _ in range(MOST_LOOKED_AT // SLICE):
+            changes, after = store.changes(cursor, SLICE)
+            for event in events(principal, LoadedChanges(core, changes)):
+                # Several events may share the number of one change: go on right behind the one that was named.
+                if not is_past and event.number <= number:
+                    is_past = event.id == id
+                    continue
+                in_time = (first is None or event.timestamp >= first) and (last is None or event.timestamp <= last)
+                if in_time and wanted(event, filter):
+                    results.append(map_event(event, filter.spelt))
+            cursor = after
+            if not changes or len(results) > limit:
+                break
+        shown = [{"eventId": one["id"], "timestamp": one["timestamp"], "event": one} for one in results[:limit]]
+        return {"events": shown, "hasMore": len(results) > limit}
 
 
 def _earliest(store: Store, now: Cursor) -> Cursor:

@@ -18,7 +18,7 @@ from ..core import peers
 from ..core.presentation import one_line
 from ..core.verb import parameters, perform, snake
 from ..errors import NameTaken, QuotaFull
-from .agents import BEAT_EVERY, away
+from .agents import BEAT_EVERY, mark_away
 from .subscriptions import AgentEvents, StateWatcher
 from .table import MAP
 
@@ -202,7 +202,7 @@ class MapServer:
         self._away.pop(agent, None)
         self._away[agent] = now + self.executor.core.limits.away_grace
         if not self.is_ending:
-            self.executor.submit(partial(away, self.executor.core, principal, agent)).add_done_callback(
+            self.executor.submit(partial(mark_away, self.executor.core, principal, agent)).add_done_callback(
                 self._after_away
             )
 

@@ -11,8 +11,8 @@ It does no I/O and knows no room. A transport drives it, over WebSocket or in li
     elif received is not None:                 # a Step: carry out `received.request`
         reply = received.answer(result)        # or received.refuse(error); {} where no reply is due
 
-A verb about the session itself (a `SessionVerb`) is carried out by the connection (`Host`); all others for
-`session.speaker(step)`, the agent that makes the call. The host reports what it
+A verb about the session itself (a `SessionVerb`) is carried out by the connection; all others for
+`session.speaker(step)`, the agent that makes the call. The connection reports what it
 does: `session.step("challenge")`, `"admit"`, `"close"`, `session.take(agent)`, `drop(agent)`. The table STEPS says
 which step leads where; whatever is not in it is refused.
 
@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -94,21 +94,6 @@ BEFORE: dict[State, frozenset[str]] = {
 }
 # What may be called as a notification, without an answer; all other notifications are ignored.
 NOTIFIED = frozenset({SUBSCRIBE_ACK, MESSAGE_ACK, SEND, DISCONNECT, ANNOUNCE, PART})
-
-
-class Host(Protocol):
-    """The connection, which carries out the methods of the session itself."""
-
-    def connect(self, params: dict[str, Any]) -> Any: ...
-    def authenticate(self, params: dict[str, Any]) -> Any: ...
-    def refresh(self, params: dict[str, Any]) -> Any: ...
-    def disconnect(self, params: dict[str, Any]) -> Any: ...
-    def subscribe(self, params: dict[str, Any]) -> Any: ...
-    def unsubscribe(self, params: dict[str, Any]) -> Any: ...
-    def subscribe_ack(self, params: dict[str, Any]) -> Any: ...
-    def message_ack(self, params: dict[str, Any]) -> Any: ...
-    def federation_connect(self, params: dict[str, Any]) -> Any: ...
-    def federation_disconnect(self, params: dict[str, Any]) -> Any: ...
 
 
 class Answer(Struct, frozen=True):

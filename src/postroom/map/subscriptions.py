@@ -29,11 +29,13 @@ from ..formats.map import (
     agent_record,
 )
 from ..model.message import DEFAULT_SCOPE
+from .agents import Update
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..core.core import Core
+    from ..core.verb import Verb
     from ..model.message import Message
     from ..server.broker import Broker
     from ..server.executor import Executor
@@ -55,7 +57,6 @@ _SCOPE_EVENTS = {
     "map/scopes/join": SCOPE_JOINED,
     "map/scopes/leave": SCOPE_LEFT,
 }
-UPDATE = "map/agents/update"
 
 
 class AgentEvents:
@@ -68,19 +69,20 @@ class AgentEvents:
         self._states: dict[str, str] = {}  # of agents, as they were last published or scanned
         self._fresh: set[str] = set()  # agents with an event since the last scan began
 
-    def after_call(self, method: str, params: dict[str, Any], result: dict[str, Any]) -> None:
+    def after_call(self, request: Verb, result: dict[str, Any]) -> None:
         """Publish the event that a call causes."""
         if not self._broker.has_subscribers:
             return
-        if method == UPDATE:
-            self._publish_agent(AGENT_CHANGED if "state" in params else AGENT_UPDATED, result)
+        method = request.declaration().name
+        if isinstance(request, Update):
+            self._publish_agent(AGENT_UPDATED if request.state is None else AGENT_CHANGED, result)
         elif method in _AGENT_EVENTS:
             self._publish_agent(_AGENT_EVENTS[method], result)
         elif method in _SCOPE_EVENTS:
             scope = result["scope"]
             agent = result.get("agent", {}).get("id")
             data = present(scopeId=scope["id"], name=scope["name"], scope=scope, agentId=agent)
-            self._publish(_SCOPE_EVENTS[method], data, agent or params.get("agent_id", ""), scope=scope["id"])
+            self._publish(_SCOPE_EVENTS[method], data, agent or request.named() or "", scope=scope["id"])
 
     def agent_left(self, result: dict[str, Any]) -> None:
         """Publish that the connection of an agent has ended."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Raw
 from msgspec.structs import astuple
 
-from ..core.verb import LONGEST_WAIT, MANY, Verb, authorised
+from ..core.verb import LONGEST_WAIT, MANY, Verb, authorised, checked_mailbox
 from ..errors import Invalid
 from ..formats.plain import plain
 from ..model.names import BROADCAST
@@ -38,6 +38,13 @@ class ForeignVerb(Verb, kw_only=True):
 
     def owners(self, _core: Core, principal: Principal) -> list[str | None]:
         return [self.named() or principal.agent]
+
+    def actor(self, core: Core, principal: Principal) -> str:
+        """Return the mailbox of the agent that the request names, else the caller's own."""
+        name = self.named() or principal.agent
+        if not name:
+            raise Invalid("who are you?", field=self.whose, hint="the name of an agent")
+        return checked_mailbox(core, name)
 
 
 def time_of(value: datetime | float | None, field: str) -> datetime | None:

@@ -1,0 +1,211 @@
+"""MAP's methods about the connection itself: who it is, its subscriptions, receipts, and its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from ..core.verb import given
+from ..errors import IllegalMove, Invalid, NotAllowed, QuotaFull
+from ..formats.inbox import milliseconds
+from ..formats.map import (
+    AUTHENTICATE,
+    CONNECT,
+    DISCONNECT,
+    GATEWAY,
+    MESSAGE_ACK,
+    PARTICIPANTS,
+    REFRESH,
+    SUBSCRIBE_ACK,
+    VERSION,
+    number_of,
+)
+from ..server.requests import SessionVerb
+from .access import NONE, principal_record
+from .method import FILTER, IGNORED, REASON, JsonObject, map_method
+
+if TYPE_CHECKING:
+    from .connection import MapConnection
+
+
+MOST_SUBSCRIPTIONS = 100  # of one connection
+_AUTH_CODES = {1005: "method_not_supported", 1006: "invalid_credentials"}
+_SUBSCRIPTION = "from map/subscribe"
+
+
+@map_method(
+    CONNECT,
+    "protocolVersion, sessionId, participantId, capabilities, systemInfo, reconnected,"
+    " ownedAgents, reclaimedAgents, resumeToken, principal; or authRequired (methods,"
+    " required)",
+    action="agents",
+)
+class Connect(SessionVerb, kw_only=True):
+    """Open the session and say who you are; the first call on a connection."""
+
+    protocol_version: Annotated[Any, "1"] = None
+    participant_type: Annotated[str, "agent, client, system or gateway"]
+    participant_id: Annotated[str | None, IGNORED] = None
+    name: Annotated[str | None, "a name for people"] = None
+    capabilities: Annotated[JsonObject | None, "`delivery: {acks: true}` says that map/message.ack will come"] = (
+        None
+    )
+    session_id: Annotated[str | None, IGNORED] = None
+    resume_token: Annotated[str | None, "from an earlier connect or disconnect: brings its agents back"] = None
+    auth: Annotated[JsonObject | None, "method and credential, as in map/authenticate"] = None
+
+    async def serve(self, conn: MapConnection) -> dict[str, Any]:
+        self._check()
+        delivery, auth = (self.capabilities or {}).get("delivery"), self.auth or {}
+        conn.agents.acknowledges = isinstance(delivery, dict) and delivery.get("acks") is True
+        method = "bearer"  # of the HTTP header, if the connection is known already
+        conn.is_gateway = self.participant_type == GATEWAY
+        # A system that proves itself as a peer needs no token of an agent.
+        if not conn.identity.is_known and conn.peer.recognise(self.name, auth):
+            method = str(auth.get("method", NONE))
+        elif conn.identity.is_known:
+            conn.identity.check_agrees(auth)
+        else:
+            if not auth and conn.server.is_open:
+                auth = {"method": NONE}
+            if not auth:
+                return conn.challenge()
+            method = str(auth.get("method"))
+            try:
+                conn.prove(auth)
+            except NotAllowed as refused:
+                # The connection stays open: the client may try another token, MOST_TRIES times.
+                return conn.challenge() | {"error": _auth_error(refused)}
+        conn.admit(self.name)
+        return conn.welcome(await conn.agents.reclaim(self.resume_token), method)
+
+    def _check(self) -> None:
+        version = self.protocol_version
+        if isinstance(version, bool) or version not in (VERSION, str(VERSION)):
+            text = f"this server speaks version {VERSION} of MAP"
+            raise Invalid(text, field="protocolVersion", hint=f"say protocolVersion: {VERSION}")
+        if self.participant_type not in PARTICIPANTS:
+            raise Invalid("is no type", field="participantType", hint=", ".join(PARTICIPANTS))
+
+
+class CredentialVerb(SessionVerb, kw_only=True):
+    """A request that shows a token."""
+
+    method: Annotated[str, "api-key or bearer; none, if the server runs with `--map open`"]
+    credential: Annotated[str | None, "the token that `postroom tokens create` printed"] = None
+
+
+@map_method(
+    AUTHENTICATE,
+    "success, sessionId, participantId, principal; or success: false and error (code, message)",
+    action="agents",
+)
+class Authenticate(CredentialVerb, kw_only=True):
+    """Show a token: from now on this connection acts for its agent, or as an operator."""
+
+    metadata: Annotated[JsonObject | None, IGNORED] = None
+
+    def serve(self, conn: MapConnection) -> dict[str, Any]:
+        if conn.session.is_in:
+            hint = "map/auth/refresh"  # once it is admitted, its principal stays
+            raise IllegalMove("this connection is authenticated already", field="session", hint=hint)
+        try:
+            principal = conn.prove(given(self))
+        except NotAllowed as refused:
+            return {"success": False, "error": _auth_error(refused)}
+        conn.admit(None)
+        return {
+            "success": True,
+            "sessionId": conn.session.id,
+            "participantId": conn.identity.participant,
+            "principal": principal_record(principal, self.method),
+        }
+
+
+@map_method(REFRESH, "success, principal; or success: false and error", action="agents")
+class Refresh(CredentialVerb, kw_only=True):
+    """Replace the token by another one of the same agent, or an operator's by an operator's."""
+
+    def serve(self, conn: MapConnection) -> dict[str, Any]:
+        try:
+            principal = conn.identity.renew(given(self))
+        except NotAllowed as refused:
+            return {"success": False, "error": _auth_error(refused)}
+        conn.become(principal)
+        return {"success": True, "principal": principal_record(principal, self.method)}
+
+
+def _auth_error(refused: NotAllowed) -> dict[str, Any]:
+    return {"code": _AUTH_CODES.get(number_of(refused), "auth_required"), "message": str(refused)}
+
+
+@map_method(DISCONNECT, "success, resumeToken, session (id, closedAt)", action="agents")
+class Disconnect(SessionVerb, kw_only=True):
+    """End the session; its agents are away, and their mail waits."""
+
+    reason: Annotated[str | None, REASON] = None
+
+    def serve(self, conn: MapConnection) -> dict[str, Any]:
+        token = conn.remember() if conn.session.is_in else None
+        conn.part()
+        conn.end_after_replies()
+        closed = {"id": conn.session.id, "closedAt": milliseconds(conn.core.now().wall)}
+        return {"success": True, "session": closed} | ({"resumeToken": token} if token else {})
+
+
+@map_method("map/subscribe", "subscriptionId, cursor", action="agents")
+class Subscribe(SessionVerb, kw_only=True):
+    """Subscribe to events, as map/event notifications on this connection."""
+
+    filter: Annotated[JsonObject | None, FILTER] = None
+    options: Annotated[JsonObject | None, IGNORED] = None
+    replay_from: Annotated[str | None, "a cursor, or the id of an event: first the events after it"] = None
+    since: Annotated[str | None, "like replay_from"] = None
+
+    def serve(self, conn: MapConnection) -> dict[str, Any]:
+        if sum(caller.subscriptions for caller in conn.callers()) >= MOST_SUBSCRIPTIONS:
+            raise QuotaFull(f"{MOST_SUBSCRIPTIONS} subscriptions are enough", hint="map/unsubscribe from some")
+        subscriber = conn.subscriber()
+        conn.server.check_subscriptions(subscriber.principal)
+        return subscriber.subscribe(given(self) | conn.mailbox_of_client())
+
+
+class SubscriptionVerb(SessionVerb, kw_only=True):
+    """A request about a subscription."""
+
+    subscription_id: Annotated[str, _SUBSCRIPTION]
+
+
+@map_method("map/unsubscribe", "subscription (id, closedAt)", action="agents")
+class Unsubscribe(SubscriptionVerb, kw_only=True):
+    """End a subscription."""
+
+    def serve(self, conn: MapConnection) -> dict[str, Any]:
+        id = self.subscription_id
+        for caller in conn.callers():
+            if caller.has(id):
+                return caller.unsubscribe(id)
+        raise Invalid(f"there is no subscription {id[:128]!a}", field="subscription_id", hint=_SUBSCRIPTION)
+
+
+@map_method(SUBSCRIBE_ACK, "success", action="agents")
+class SubscribeAck(SubscriptionVerb, kw_only=True):
+    """A notification: events up to here came. A client that does not read is sent no more until it does."""
+
+    up_to_sequence: Annotated[int, "the last sequenceNumber"]
+
+    def serve(self, conn: MapConnection) -> dict[str, Any]:
+        return {"success": any(caller.has(self.subscription_id) for caller in conn.callers())}
+
+
+@map_method(MESSAGE_ACK, "success, acked (ids)", action="agents")
+class MessageAck(SessionVerb, kw_only=True):
+    """Messages were received: they are not sent again. An extension, for `delivery: {acks: true}` in map/connect.
+
+    The answer to map/ping is the receipt of clients that do not say so.
+    """
+
+    message_ids: Annotated[str | list[str], "ids of messages"]
+
+    def serve(self, conn: MapConnection) -> dict[str, Any]:
+        ids = [self.message_ids] if isinstance(self.message_ids, str) else self.message_ids
+        return {"success": True, "acked": conn.agents.acknowledge(ids)}
