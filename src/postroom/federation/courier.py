@@ -1,11 +1,11 @@
 """Sending the letters that wait for one peer: many at once, each sender's letters to one recipient in order.
 
-    RetryLog           log lines about our own room while letters wait
-    QueuedEnvelope   one letter to all its recipients at one system, encoded
+    RULES              what happens to a letter after each answer of the peer
+    QueuedEnvelope     one letter to all its recipients at one system, encoded
     SendRound          the letters of one round on one connection: which are unanswered, and behind which others
     Courier            the task of one link that runs such rounds and records their results
 
-**Commit order.** A letter stays queued here until the peer has confirmed it; what is confirmed is recorded in
+**Commit order (G9).** A letter stays queued here until the peer has confirmed it; what is confirmed is recorded in
 batches. A confirmation that is lost, or cannot be recorded, makes the letter go once more, and the peer knows its
 id.
 
@@ -19,6 +19,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from enum import StrEnum
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ from msgspec.structs import replace
 
 from ..core import outbox
 from ..errors import PostroomError, StoreBusy, TooLarge
-from ..formats.federation import Refusal, each_of, encode_envelope, envelope_for, read_refusal, refusals
+from ..formats.federation import each_of, encode_envelope, envelope_for, read_refusal, refusals
 from ..formats.map import ROUTE
 from ..model.codec import encode
 from ..model.delivery import GIVEN
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ..core.core import Core
+    from ..formats.federation import Refusal
     from ..model.delivery import Delivery
     from ..server.executor import Executor
     from .link import Link, PeerConnection
@@ -79,10 +81,86 @@ class RetryLog:
         self._since, self._is_warned = None, False
 
 
+# -- the rules: what happens to a letter after each answer
+
+
+class Answer(StrEnum):
+    """What is known of a letter after it was to go to the peer, for one recipient."""
+
+    KEPT = "the peer keeps it"
+    BEHIND = "the peer did not look at it: an earlier letter of the same pair waits"
+    LATER = "the peer does not take it now"
+    UNKNOWN = "the peer gave no receipt, or the connection is cut whenever the letter is sent"
+    RETURNS = "it was not sent, because it came from there"
+    BARRED = "it was not sent, because of a rule of ours"
+    REFUSED = "the peer does not take it"
+
+
+class Reservation(StrEnum):
+    """Whether only this peer may get a letter whose recipient (`name@*`) several systems may have."""
+
+    NONE = "the letter goes by one link anyway"
+    NEW = "it was reserved in this round: the peer cannot have had it before"
+    HELD = "it was reserved earlier: the peer may have it from before a cut"
+
+
+class Step(StrEnum):
+    """What happens to the delivery."""
+
+    SETTLE = "it is done here"
+    STAY = "it stays queued as it is"
+    RETRY = "it stays queued; that was a failed try, and a reservation ends"
+    KEEP = "it stays queued and reserved for this peer; that was a failed try"
+    OTHER = "the next system that has an agent of the name gets it"
+    SEARCH = "peers are asked again for the name, if its system was found by asking; else it bounces"
+    BOUNCE = "it is dead, and its sender gets a bounce"
+
+
+# G9: only SETTLE ends our duty to keep a letter, and only the peer's receipt leads there. A letter that one system
+# may have is never given to another one (KEEP): it would be delivered twice.
+RULES: dict[Answer, dict[Reservation, Step]] = {
+    answer: dict(zip(Reservation, steps, strict=True))
+    for answer, *steps in (
+        #                NONE         NEW          HELD
+        (Answer.KEPT, Step.SETTLE, Step.SETTLE, Step.SETTLE),
+        (Answer.BEHIND, Step.STAY, Step.STAY, Step.STAY),
+        (Answer.LATER, Step.RETRY, Step.RETRY, Step.KEEP),
+        (Answer.UNKNOWN, Step.RETRY, Step.KEEP, Step.KEEP),
+        (Answer.RETURNS, Step.RETRY, Step.OTHER, Step.OTHER),
+        (Answer.BARRED, Step.BOUNCE, Step.OTHER, Step.BOUNCE),
+        (Answer.REFUSED, Step.SEARCH, Step.OTHER, Step.OTHER),
+    )
+}
+_TRIES_AGAIN = frozenset({Step.RETRY, Step.KEEP, Step.OTHER})
+
+
+def next_step(answer: Answer, reservation: Reservation, *, is_last_try: bool) -> Step:
+    """Return what happens to a delivery; after the last try that the settings allow, no other is made."""
+    step = RULES[answer][reservation]
+    return Step.BOUNCE if is_last_try and step in _TRIES_AGAIN else step
+
+
+class Result(Struct, frozen=True):
+    """The answer for one recipient, with its reason if the letter was not kept."""
+
+    answer: Answer
+    reason: str = ""
+
+
+_KEPT = Result(Answer.KEPT)
+_CUTS_CONNECTION = Result(Answer.UNKNOWN, "the connection is cut whenever the letter is sent")
+_NO_RECEIPT = Result(Answer.UNKNOWN, "it does not say that it keeps the letter")
+_CAME_FROM_THERE = Result(Answer.RETURNS, "it came from there, and waits for another way")
+
+
+def _result_of(refusal: Refusal) -> Result:
+    if refusal.is_behind:
+        return Result(Answer.BEHIND)
+    return Result(Answer.LATER if refusal.waits else Answer.REFUSED, refusal.message)
+
+
 # -- envelopes (on the executor's threads)
 
-FEW = 16  # letters that are looked up on the fast path of the executor
-MOST = 512  # letters looked up at once
 AROUND = 1024  # bytes around an envelope in a call, `after` included
 LARGEST = 8 * 1024 * 1024  # bytes of letters that are looked up at once, and one letter more
 
@@ -126,8 +204,9 @@ class QueuedEnvelope(Struct, frozen=True, kw_only=True):
         """Whether the envelope could go to another system as well, and is reserved for none."""
         return any(_is_sought(one) and not one.delivery.given_to for one in self.found)
 
-    def all_refused(self, refusal: Refusal) -> dict[str, Refusal]:
-        return {target.agent: refusal for target in self.envelope.targets}
+    def for_all(self, result: Result) -> dict[str, Result]:
+        """Return the same result for each recipient."""
+        return {target.agent: result for target in self.envelope.targets}
 
 
 def next_envelopes(
@@ -207,73 +286,36 @@ class SendRound:
 
     def __init__(self, connection: PeerConnection) -> None:
         self.connection = connection
-        self.held: set[tuple[str, str]] = set()  # pairs with a letter that was not accepted
         self.moved = 0  # deliveries that changed
-        self._last: dict[tuple[str, str], QueuedEnvelope] = {}  # by pair: the last envelope that is unanswered
-        self._under_way: dict[tuple[str, str], QueuedEnvelope] = {}
-        self._tasks: dict[tuple[str, str], asyncio.Future[None]] = {}
+        self.unanswered: dict[tuple[str, str], QueuedEnvelope] = {}  # by key
+        self._held: set[tuple[str, str]] = set()  # pairs with a letter that was not accepted
+        self._last: dict[tuple[str, str], QueuedEnvelope] = {}  # by pair: the envelope that was sent last
 
     @property
     def is_over(self) -> bool:
         return self.connection.rpc.lost.is_set()
 
-    @property
-    def unanswered(self) -> list[QueuedEnvelope]:
-        return list(self._under_way.values())
-
-    async def may_go(self, queued: QueuedEnvelope) -> bool:
-        """Return whether it may go without passing an envelope of the same pair that waits.
-
-        To a peer that does not know `after`, the letters of each pair go one after the other.
-        """
-        while not self.connection.in_order and (ahead := self._unanswered_before(queued)) and not self.is_over:
-            await asyncio.wait([self._tasks[one.key] for one in ahead.values()])
-        if self.held.isdisjoint(queued.pairs):
+    def may_go(self, queued: QueuedEnvelope) -> bool:
+        """Return whether it may go without passing an envelope of the same pair that waits."""
+        if self._held.isdisjoint(queued.pairs):
             return True
-        self.held.update(queued.pairs)  # it waits, for all its recipients
+        self.hold(queued)  # it waits, for all its recipients
         return False
 
+    def hold(self, queued: QueuedEnvelope) -> None:
+        """Record that this envelope waits: no later one of its pairs may go in this round."""
+        self._held.update(queued.pairs)
+
     def begin(self, queued: QueuedEnvelope) -> dict[str, str]:
-        """Record that this envelope goes next; return its predecessors by recipient."""
-        behind = self._predecessors(queued)
-        self._under_way[queued.key] = queued
-        self._last |= dict.fromkeys(queued.pairs, queued)
+        """Record that this envelope goes next; return its unanswered predecessors by recipient."""
+        behind = {}
+        for pair, target in zip(queued.pairs, queued.envelope.targets, strict=True):
+            ahead = self._last.get(pair)
+            if ahead is not None and ahead.key in self.unanswered:
+                behind[target.agent] = ahead.envelope.message.id
+            self._last[pair] = queued
+        self.unanswered[queued.key] = queued
         return behind
-
-    def track(self, envelopes: list[QueuedEnvelope], task: asyncio.Future[None]) -> None:
-        """Record the task that sends these envelopes and settles them."""
-        self._tasks |= dict.fromkeys([queued.key for queued in envelopes], task)
-        task.add_done_callback(partial(self._over, envelopes))
-
-    def answered(self, queued: QueuedEnvelope) -> None:
-        del self._under_way[queued.key]
-        for pair in queued.pairs:
-            if self._last.get(pair) is queued:
-                del self._last[pair]
-
-    def _over(self, envelopes: list[QueuedEnvelope], task: asyncio.Future[None]) -> None:
-        """Clean up after a task. What it could not record is sent once more; the peer knows its id."""
-        for queued in envelopes:
-            del self._tasks[queued.key]
-        fault = None if task.cancelled() else task.exception()
-        if isinstance(fault, PostroomError):
-            log.warning("the result of a letter could not be recorded: %s", fault)
-        elif fault is not None:
-            log.error("a letter was not sent because of an internal error", exc_info=fault)
-
-    async def finish(self) -> None:
-        """Wait until all are answered, or cannot be any more, and their results are recorded."""
-        while self._tasks:
-            await asyncio.wait({*self._tasks.values()})
-
-    def _predecessors(self, queued: QueuedEnvelope) -> dict[str, str]:
-        """Return the ids of the unanswered letters before it, by recipient."""
-        ahead = self._unanswered_before(queued)
-        found = zip(queued.pairs, queued.envelope.targets, strict=True)
-        return {target.agent: ahead[pair].envelope.message.id for pair, target in found if pair in ahead}
-
-    def _unanswered_before(self, queued: QueuedEnvelope) -> dict[tuple[str, str], QueuedEnvelope]:
-        return {pair: self._last[pair] for pair in queued.pairs if pair in self._last}
 
 
 # -- the courier
@@ -285,10 +327,6 @@ MOST_BYTES = 256 * 1024  # of letters in one call
 IN_A_ROUND = 8  # windows that are looked up for one round
 PATIENT = 3  # cuts of the connection during one letter, after which the letter waits
 LATER = 1.0  # seconds before the next try, where our own room is busy
-_CUTS_CONNECTION = Refusal(None, "the connection is cut whenever the letter is sent", is_temporary=True)
-_CAME_FROM_THERE = Refusal(None, "it came from there, and waits for another way", is_temporary=True)
-_NO_RECEIPT = Refusal(None, "it does not say that it keeps the letter", is_temporary=True)
-_UNCERTAIN = (_CUTS_CONNECTION, _NO_RECEIPT)  # then the peer may have the letter
 
 
 class Courier:
@@ -303,7 +341,6 @@ class Courier:
         self._woken = asyncio.Event()
         self.idle = asyncio.Event()  # has it sent all that it knew of?
         self._window = WINDOW
-        self._has_many = False  # was there more than a few the last time?
         self._cuts: tuple[str, int] = ("", 0)  # the letter during which the connection was cut, and how often
         self._new: set[tuple[str, str]] = set()  # reserved in this round: the peer cannot have had them before
         self._accepted: list[Delivery] = []  # confirmed by the peer, and not yet recorded
@@ -360,7 +397,7 @@ class Courier:
         if send_round.is_over:
             # Whether the peer has these, nobody knows. They go again on the next connection; the peer knows their
             # ids (G9).
-            await self._after_cut(send_round.unanswered)
+            await self._after_cut(list(send_round.unanswered.values()))
             return False
         # After a cut letters go one by one, so that a letter which breaks the connection is found (`_after_cut`).
         self._window = min(WINDOW, self._window * 2)
@@ -379,42 +416,42 @@ class Courier:
         return [queued for queued in await self._look_up(waiting, route) if not queued.is_free]
 
     async def _look_up(self, waiting: dict[str, str], route: RouteFilter) -> list[QueuedEnvelope]:
-        """Look up what goes next: a few on the fast path.
-
-        A busy thread delays the event loop longer than a few take.
-        """
-        if len(waiting) <= FEW and not self._has_many:
-            run = partial(next_envelopes, self.core, self._here, waiting, FEW, route)
-            envelopes: list[QueuedEnvelope] = await self._executor.submit(run, self)
-            self._has_many = sum(len(queued.found) for queued in envelopes) == FEW
-        else:
-            most = self._window * IN_A_ROUND  # few after a cut: then the window is small
-            envelopes = await self._executor.run_slow(
-                partial(next_envelopes, self.core, self._here, waiting, most, route)
-            )
-            self._has_many = len(envelopes) > FEW
+        """Look up what goes next; few after a cut, when the window is small."""
+        most = self._window * IN_A_ROUND
+        look = partial(next_envelopes, self.core, self._here, waiting, most, route)
+        envelopes: list[QueuedEnvelope] = await self._executor.run_slow(look)
         return envelopes
 
     async def _send_all(self, send_round: SendRound, envelopes: list[QueuedEnvelope]) -> None:
-        most = min(send_round.connection.together, max(1, self._window // CALLS))
-        turns = asyncio.Semaphore(self._window // most)
-        largest = (
-            MOST_BYTES if send_round.connection.largest is None else min(MOST_BYTES, send_round.connection.largest)
-        )
+        connection = send_round.connection
+        # To a peer that does not know `after`, letters go one after the other, so that none overtakes (G7).
+        window = self._window if connection.in_order else 1
+        most = min(connection.together, max(1, window // CALLS))
+        turns = asyncio.Semaphore(window // most)
+        largest = MOST_BYTES if connection.largest is None else min(MOST_BYTES, connection.largest)
+        tasks: set[asyncio.Future[None]] = set()
         for batch in in_batches(envelopes, most, largest):
             await turns.acquire()
             if send_round.is_over:
                 break
-            letters = [(queued, send_round.begin(queued)) for queued in batch if await send_round.may_go(queued)]
-            if not letters:
-                turns.release()
-                continue
+            letters = [(queued, send_round.begin(queued)) for queued in batch if send_round.may_go(queued)]
             task = asyncio.ensure_future(self._send_batch(send_round, letters))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+            task.add_done_callback(self._batch_over)
             task.add_done_callback(lambda _: turns.release())
-            send_round.track([queued for queued, _ in letters], task)
-        await send_round.finish()
+        if tasks:
+            await asyncio.wait(tasks)
 
-    def _refusal_of_ours(self, connection: PeerConnection, queued: QueuedEnvelope) -> Refusal | None:
+    def _batch_over(self, task: asyncio.Future[None]) -> None:
+        """Log why a batch failed. What it could not record is sent once more; the peer knows its id."""
+        fault = None if task.cancelled() else task.exception()
+        if isinstance(fault, PostroomError):
+            log.warning("the result of a letter could not be recorded: %s", fault)
+        elif fault is not None:
+            log.error("a letter was not sent because of an internal error", exc_info=fault)
+
+    def _problem_of_ours(self, connection: PeerConnection, queued: QueuedEnvelope) -> Result | None:
         """Return the reason why this side does not send the envelope; None if it does."""
         # A hub must not send a letter back where it came from (G11).
         if any(same_name(self._link.system, passed) for passed in queued.envelope.path):
@@ -427,20 +464,22 @@ class Courier:
                     f"the letter is {queued.size} bytes as it is sent, and is not read there", field="body"
                 )
         except PostroomError as refused:  # the peer's rules have changed, or the letter is too large for it
-            return Refusal(None, str(refused), is_ours=True)
+            return Result(Answer.BARRED, str(refused))
         return None
 
     async def _send_batch(self, send_round: SendRound, letters: list[Letter]) -> None:
         """Send envelopes in one call, if the peer takes that, and settle those that we do not send."""
         ready: list[Letter] = []
         for queued, after in letters:
-            refusal = self._refusal_of_ours(send_round.connection, queued)
-            if refusal is None:
+            problem = self._problem_of_ours(send_round.connection, queued)
+            if problem is None:
                 ready.append((queued, after))
             else:
-                await self._settle_answered(send_round, queued, queued.all_refused(refusal))
+                await self._settle(send_round, queued, queued.for_all(problem))
         if len(ready) < 2 or not await self._send_together(send_round, ready):
-            await self._send_one_by_one(send_round, ready)
+            for queued, after in ready:
+                call = send_round.connection.rpc.route(queued.envelope, queued.encoded, after)
+                await self._handle_answer(send_round, queued, await self._call_route(send_round, call))
 
     async def _send_together(self, send_round: SendRound, letters: list[Letter]) -> bool:
         """Send envelopes in one call, each with a result of its own; False: the call as such is refused."""
@@ -454,12 +493,6 @@ class Courier:
             error = None if row is None else row.get("error")
             await self._handle_answer(send_round, queued, row if error is None else MapRefusal(error))
         return True
-
-    async def _send_one_by_one(self, send_round: SendRound, letters: list[Letter]) -> None:
-        for queued, after in letters:
-            call = send_round.connection.rpc.route(queued.envelope, queued.encoded, after)
-            result = await self._call_route(send_round, call)
-            await self._handle_answer(send_round, queued, result)
 
     async def _call_route(
         self, send_round: SendRound, call: Awaitable[dict[str, Any]]
@@ -485,53 +518,51 @@ class Courier:
                 self._link.report_problem(refusal.message)
                 self._link.give_up(send_round.connection)
                 return
-            refused = queued.all_refused(refusal)
+            results = queued.for_all(_result_of(refusal))
+        elif result.get("routed") is True:
+            results = {agent: _result_of(refusal) for agent, refusal in refusals(result).items()}
         else:
-            # Only the peer's word that it keeps the letter ends our duty to keep it (G9).
-            refused = refusals(result) if result.get("routed") is True else queued.all_refused(_NO_RECEIPT)
-        await self._settle_answered(send_round, queued, refused)
+            results = queued.for_all(_NO_RECEIPT)
+        await self._settle(send_round, queued, results)
 
-    async def _settle_answered(
-        self, send_round: SendRound, queued: QueuedEnvelope, refused: dict[str, Refusal]
-    ) -> None:
-        send_round.answered(queued)
-        await self._settle(send_round, queued, refused)
-
-    async def _settle(self, send_round: SendRound, queued: QueuedEnvelope, refused: dict[str, Refusal]) -> None:
+    async def _settle(self, send_round: SendRound, queued: QueuedEnvelope, results: dict[str, Result]) -> None:
+        """Carry out what the rules say for each recipient; one without a result is kept by the peer."""
+        del send_round.unanswered[queued.key]
         for found, target in zip(queued.found, queued.envelope.targets, strict=True):
-            refusal = refused.get(target.agent)
-            if refusal is None:
-                self._link.sent += 1
-                send_round.moved += 1
-                self._add_accepted(found.delivery)
-                continue
-            send_round.held.update(queued.pairs)
-            if refusal.is_behind:  # it waits for its predecessor: that is no failed try
-                continue
-            send_round.moved += 1
-            await self._handle_refusal(found, refusal)
+            result = results.get(target.agent, _KEPT)
+            if result.answer is not Answer.KEPT:
+                send_round.hold(queued)
+            send_round.moved += result.answer is not Answer.BEHIND
+            await self._take_step(found, result)
 
-    async def _handle_refusal(self, found: Found, refusal: Refusal) -> None:
-        reason = f"{self._link.system}: {refusal.message}"
+    async def _take_step(self, found: Found, result: Result) -> None:
         delivery, limits = found.delivery, self.core.limits
-        may_have_it = bool(delivery.given_to) and self._may_have(found, refusal)
-        is_barred = (
-            bool(delivery.given_to) and not may_have_it and (refusal is _CAME_FROM_THERE or not refusal.waits)
-        )
-        now = due = self.core.now().wall
-        if is_barred:
-            self._link.exclude(found)  # the next system that has an agent of the name gets it
-        elif refusal.waits:
+        is_last = is_spent(delivery.attempts + 1, limits)
+        step = next_step(result.answer, self._reservation(found), is_last_try=is_last)
+        reason = f"{self._link.system}: {result.reason}"
+        if step is Step.SETTLE:
+            self._link.sent += 1
+            self._add_accepted(delivery)
+        elif step is Step.OTHER:
+            self._link.exclude(found)
+            await self._record_delay(found, reason, self.core.now().wall)
+        elif step in {Step.RETRY, Step.KEEP}:
             # A random part: many letters that failed together must not come back together.
-            due = next_try(delivery, now, limits, random.random())
-        if (refusal.waits or is_barred) and not is_spent(delivery.attempts + 1, limits):
-            reason = f"{GIVEN}{reason}" if may_have_it else reason  # then it stays reserved for this peer
-            await self._executor.submit(partial(outbox.record_delay, self.core, found, reason, due))
-            self._later((due - now).total_seconds())
-        elif refusal.waits or refusal.is_ours or not await self._leave_to_others(found, reason):
+            due = next_try(delivery, self.core.now().wall, limits, random.random())
+            await self._record_delay(found, f"{GIVEN}{reason}" if step is Step.KEEP else reason, due)
+        elif step is Step.BOUNCE or (step is Step.SEARCH and not await self._search_again(found, reason)):
             await self._executor.submit(partial(outbox.record_refusal, self.core, found, reason))
 
-    async def _leave_to_others(self, found: Found, reason: str) -> bool:
+    def _reservation(self, found: Found) -> Reservation:
+        if not found.delivery.given_to:
+            return Reservation.NONE
+        return Reservation.NEW if _key_of(found) in self._new else Reservation.HELD
+
+    async def _record_delay(self, found: Found, reason: str, due: datetime) -> None:
+        await self._executor.submit(partial(outbox.record_delay, self.core, found, reason, due))
+        self._later((due - self.core.now().wall).total_seconds())
+
+    async def _search_again(self, found: Found, reason: str) -> bool:
         """Look the recipient up again at the other peers, if it was found by asking peers for its name."""
         sought = replace(found.delivery, mailbox=at_system(agent_of(found.delivery.mailbox), ANYWHERE))
         self._link.exclude(replace(found, delivery=sought))
@@ -539,15 +570,6 @@ class Courier:
         if is_left:
             self._later(0)
         return is_left
-
-    def _may_have(self, found: Found, refusal: Refusal) -> bool:
-        """Return whether the peer may have the letter nonetheless, from before a cut: then no other peer gets it.
-
-        A final refusal means that the peer does not have it; a temporary one, or one of ours, says nothing of
-        before.
-        """
-        is_of_now = refusal is not _CAME_FROM_THERE and (refusal.waits or refusal.is_ours)
-        return refusal in _UNCERTAIN or (is_of_now and _key_of(found) not in self._new)
 
     # -- recording what the peer has confirmed
 
@@ -583,7 +605,7 @@ class Courier:
         if self._cuts[1] >= PATIENT:
             self._cuts = ("", 0)
             for found in queued.found:
-                await self._handle_refusal(found, _CUTS_CONNECTION)
+                await self._take_step(found, _CUTS_CONNECTION)
 
 
 def _key_of(found: Found) -> tuple[str, str]:

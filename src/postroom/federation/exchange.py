@@ -45,9 +45,7 @@ log = logging.getLogger("postroom")
 LOOK = 5.0  # seconds between two polls without a notification: for retries that are due
 NOBODY = 60.0  # seconds between two polls while there is no peer
 ALONE = 1.0  # least seconds between two polls of a room without peers, or after an error
-PACE, SLOWEST, QUIET = 0.001, 0.02, 0.1  # seconds: the pause grows by PACE with each empty poll; QUIET resets it
-BUSY = 0.02  # seconds between two polls while all couriers are busy
-OFTEN = 20  # empty polls without a pause: our own commits cause notifications, too
+PACE = 0.005  # least seconds between two polls
 A_MOMENT = 0.005  # seconds by which clocks may differ
 A_LITTLE = 0.5  # seconds for a last record
 SELDOM = 0.5  # seconds between two looks for mail to unknown names
@@ -82,7 +80,6 @@ class Exchange:
         self._couriers: dict[str, Courier] = {}
         self._tasks: dict[str, list[asyncio.Future[None]]] = {}
         self._woken = asyncio.Event()
-        self._is_listening = False  # for notifications of the store
         self._cursor = self.core.store.cursor()
         # Called with the certificates that peers may show.
         self.admit: Callable[[list[str]], object] = lambda _: None
@@ -90,7 +87,6 @@ class Exchange:
         self._admitted: list[str] = []  # what `admit` was called with
         self._announced_at = 0.0  # when our agents were last announced to all peers, by the loop's clock
         self._looked_up_at = 0.0  # when unknown names were last looked up
-        self._empty_polls = 0  # polls in a row that found nothing
         self._lookup = AgentLookup(executor, lambda: self.links, self._wake_courier)
         self._retry_log = RetryLog("mail for other systems")
         self._began = self.core.now().wall
@@ -157,14 +153,12 @@ class Exchange:
     async def run(self) -> None:
         """Run all links for ever."""
         watch = self.core.store.watch((ROOM,))
-        loop = asyncio.get_running_loop()
         try:
             while True:
-                if watch.fileno() >= 0 and not self._is_listening:
-                    loop.add_reader(watch.fileno(), self._on_watch, watch)
-                    self._is_listening = True
                 # Before the poll: what comes during it wakes us for the next one.
                 self._woken.clear()
+                watch.notified()
+                began = monotonic()
                 try:
                     await self._poll()
                     self._retry_log.recovered()
@@ -176,45 +170,27 @@ class Exchange:
                 except Exception:  # the loop must go on: else no peer would get mail any more
                     log.exception("mail for other systems waits because of an internal error")
                     await asyncio.sleep(ALONE)
-                if not self._links:
-                    await asyncio.sleep(ALONE)  # every local letter causes a notification
-                await self._wait(ALONE if watch.fileno() < 0 else LOOK if self._links else NOBODY)
+                # Every local letter causes a notification, and a poll is slow where much waits.
+                await asyncio.sleep(max(PACE, monotonic() - began) if self._links else ALONE)
+                await self._wait(watch)
         finally:
-            if self._is_listening:
-                loop.remove_reader(watch.fileno())
             watch.close()
             await self._record_end()
             await self._stop(list(self._links))
 
-    async def _wait(self, seconds: float) -> None:
-        """Wait for a notification; where many in a row are of local letters only, pause before the next poll."""
-        began = monotonic()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+    async def _wait(self, watch: Watch) -> None:
+        """Wait for a notification of the store or of a link, or until it is time to look without one."""
+        loop, fileno = asyncio.get_running_loop(), watch.fileno()
+        if fileno >= 0:
+            loop.add_reader(fileno, self._woken.set)
+        try:
+            async with asyncio.timeout(ALONE if fileno < 0 else LOOK if self._links else NOBODY):
                 await self._woken.wait()
-        if monotonic() - began > QUIET:
-            self._empty_polls = 0
-        await self._wait_for_idle_courier()
-        await asyncio.sleep(min(PACE * max(0, self._empty_polls - OFTEN), SLOWEST))
-
-    async def _wait_for_idle_courier(self) -> None:
-        """Wait a moment while all couriers are busy.
-
-        They look for more themselves, and a poll is slow where much waits.
-        """
-        busy = [courier for courier in self._couriers.values() if not courier.idle.is_set()]
-        if busy and len(busy) == len(self._couriers):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(BUSY):
-                    await busy[0].idle.wait()
-
-    def _on_watch(self, watch: Watch) -> None:
-        watch.notified()
-        self._woken.set()
-        # Without peers, ignore notifications until the next poll, so that a busy room pays nothing.
-        if not self._links:
-            asyncio.get_running_loop().remove_reader(watch.fileno())
-            self._is_listening = False
+        except TimeoutError:
+            pass
+        finally:
+            if fileno >= 0:
+                loop.remove_reader(fileno)
 
     def _poll_later(self, seconds: float) -> None:
         asyncio.get_running_loop().call_later(seconds + A_MOMENT, self._woken.set)
@@ -226,7 +202,6 @@ class Exchange:
         if not self._links:
             return
         await self._look_up_strangers()
-        self._empty_polls = 0 if waiting else self._empty_polls + 1
         self._distribute(peers, waiting)
         loop = asyncio.get_running_loop()
         # At half the time for which peers believe it, so that one lost announcement does no harm.

@@ -104,7 +104,6 @@ def _no(why: str) -> dict[str, Any]:
 
 # -- calls of a peer
 
-SELDOM = 0.5  # least seconds between two commits of what a peer announces
 MOST_HELD = 10_000  # letters of one connection that were refused for now; their successors are, too
 
 
@@ -117,8 +116,8 @@ class PeerHandler:
         self._link = link
         self._here = here
         self._held: dict[tuple[str, str], None] = {}  # (letter, recipient), refused for now on this connection
-        self._exposure: dict[str, Any] | None = None  # the last announcement, not yet recorded
-        self._turn = asyncio.Lock()
+        self._announced: dict[str, Any] | None = None  # by the last notification, and not yet recorded
+        self._noting: asyncio.Future[None] | None = None
         self.leave: Callable[[], object] = lambda: None  # ends the federation on this connection
 
     async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -135,31 +134,22 @@ class PeerHandler:
             cls = for_peer(method)
             name = cls.declaration().name
             if name == ANNOUNCE:
-                self._queue_exposure(given(from_params(cls, params)))
+                self._announced = given(from_params(cls, params))
+                if self._noting is None or self._noting.done():
+                    self._noting = asyncio.ensure_future(self._note_announcements())
             elif name == PART:
                 self.leave()
         except PostroomError as wrong:
             log.info("the system %s sent a malformed notification: %s", self._link.system, wrong)
 
-    def _queue_exposure(self, params: dict[str, Any]) -> None:
-        """Record an announcement soon. Of several in a short time only the last is recorded."""
-        is_noting, self._exposure = self._exposure is not None, params
-        if not is_noting:
-            loop = asyncio.get_running_loop()
-            loop.call_later(max(0.0, self._link.noted + SELDOM - loop.time()), self._store_exposure)
-
-    def _store_exposure(self) -> None:
-        params, self._exposure = self._exposure, None
-        self._link.noted = asyncio.get_running_loop().time()
-        if params is not None:
-            self._executor.submit(partial(self._announce, params), self)
-
-    async def _wait_for_turn(self) -> None:
-        """Wait until the next announcement may be recorded, one caller after the other."""
-        loop = asyncio.get_running_loop()
-        async with self._turn:
-            await asyncio.sleep(max(0.0, self._link.noted + SELDOM - loop.time()))
-            self._link.noted = loop.time()
+    async def _note_announcements(self) -> None:
+        """Record what was announced by notifications. Of those that come during a commit only the last counts."""
+        while self._announced is not None:
+            params, self._announced = self._announced, None
+            try:
+                await self._submit(partial(self._announce, params))
+            except PostroomError as wrong:
+                log.info("what the system %s announced was not recorded: %s", self._link.system, wrong)
 
     async def call(self, name: str, params: dict[str, Any]) -> dict[str, Any]:
         """Carry out a method whose parameters were checked. Routes are begun in the order of these calls."""
@@ -167,8 +157,6 @@ class PeerHandler:
         if name == PART:
             self.leave()
             return {"disconnected": True}
-        if name == ANNOUNCE:
-            await self._wait_for_turn()
         if run is None:
             raise NotAllowed(f"{name} is nothing that a peer may ask", field="method")
         return await self._submit(partial(run, params), is_heavy="envelopes" in params)

@@ -161,7 +161,6 @@ class Link:
         self.has_news = False  # has it announced other agents than before, which other peers were not told yet?
         self.tries = 0  # failed ones
         self.was_up = False  # was there ever a connection?
-        self.noted = 0.0  # when its agents were last recorded, by the loop's clock
         self.sent = self.taken = 0  # letters, since the server started
         self._excluded: dict[tuple[str, str], None] = {}  # deliveries that it refused, and another peer may take
 

@@ -543,7 +543,6 @@ class Refusal(Struct, frozen=True):
     message: str
     is_temporary: bool = False
     is_behind: bool = False  # it waits only for an earlier letter
-    is_ours: bool = False  # a rule of ours kept it from being sent
 
     @property
     def is_of_trust(self) -> bool:
