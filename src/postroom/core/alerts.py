@@ -36,7 +36,7 @@ from ..policy import alerts
 from ..policy.alerts import Waiting
 from ..store.protocol import Move
 from . import deliveries, inbox
-from .core import find_record, put_record
+from .core import change_record, find_record, put_record
 from .inbox import check_spelling
 from .validation import as_list, check_limit, check_seconds
 from .verb import LOCAL, LONGEST_WAIT, MailboxVerb, verb
@@ -194,14 +194,9 @@ def put_log(mailbox: str, way: str, log: AlertLog, held: Record | None) -> Put:
 
 
 def find_recipient(core: Core, mailbox: str, moment: Moment) -> tuple[RecipientAlerts, Record | None]:
-    """Return the alerts of a mailbox by all channels, and their record.
-
-    A room of an older version has only the logs of single channels; the alerts are then derived from those.
-    """
+    """Return the alerts of a mailbox by all channels, and their record."""
     held = find_record(core, RECIPIENT_ALERTS, mailbox)
-    if held is None:
-        return alerts.recipient_from_logs((log for _, _, log, _ in alert_logs(core, mailbox)), moment), None
-    return convert(held.value, RecipientAlerts), held
+    return RecipientAlerts(boot=moment.boot) if held is None else convert(held.value, RecipientAlerts), held
 
 
 def put_recipient(mailbox: str, recipient: RecipientAlerts, held: Record | None) -> Put:
@@ -576,13 +571,10 @@ class AlertDone(MailboxVerb, kw_only=True):
     def run(self, core: Core, _principal: Principal) -> None:
         mailbox, way, named = self.agent_id, check_kind(self.way, "way"), check_ids(self.ids)
 
-        def plan() -> Sequence[Write]:
-            found = find_log(core, mailbox, way)
-            if found is None or not found[0].open.keys() & set(named):
-                return []
-            return [put_log(mailbox, way, alerts.done(found[0], named), found[1])]
+        def done(log: AlertLog | None) -> AlertLog | None:
+            return None if log is None else alerts.done(log, named)
 
-        core.store.commit(plan)
+        change_record(core, ALERT_LOG, alert_log_key(mailbox, way), AlertLog, done, durable=False)
 
 
 class GivenUpAlerts(Struct):

@@ -61,7 +61,7 @@ from .compose import compose, draft_of, encode_within_limit
 from .messages import Batch, check_answer_rate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from ..model.message import Message
@@ -94,7 +94,7 @@ def accept(core: Core, peer: Peer, arrival: Envelope) -> list[Verdict]:
     arrival = recognize(core, peer, arrival)
     try:
         message = check_arrival(core, peer, arrival, now, Batch())
-        verdicts = _Intake(core, peer, arrival, message, now, _Seen()).taken()
+        verdicts = _Intake(core, peer, arrival, message, now).taken()
     # These say nothing about the letter. Raised, they leave it in the peer's outbox for another attempt (G9).
     except (StoreBusy, StoreFailing, Damaged):
         raise
@@ -111,18 +111,18 @@ def accept_together(core: Core, peer: Peer, arrivals: Sequence[Envelope]) -> boo
 
     Returns False if nothing was done; the caller then accepts them one by one. Durable when this returns True.
     """
-    now, seen, batch = core.now().wall, _Seen(), Batch()
+    now, batch = core.now().wall, Batch()
 
     def plan() -> Sequence[Write]:
-        seen.look(core, [arrival.message.id for arrival in arrivals])
-        return [write for intake in intakes for write in intake.unless_refused()]
+        held = core.store.get([arrival.message.id for arrival in arrivals])
+        return [write for intake in intakes for write in intake.unless_refused(held)]
 
     try:
         known = [recognize(core, peer, arrival) for arrival in arrivals]
         letters = [check_arrival(core, peer, arrival, now, batch) for arrival in known]
         if not _are_independent(letters):  # as stored here: a thread may differ from the one they name
             return False
-        intakes = [_Intake(core, peer, *one, now, seen) for one in zip(known, letters, strict=True)]
+        intakes = [_Intake(core, peer, *one, now) for one in zip(known, letters, strict=True)]
         core.store.commit(plan)
     except (StoreBusy, StoreFailing, Damaged):
         raise
@@ -138,21 +138,6 @@ def _are_independent(letters: Sequence[Message]) -> bool:
     """
     names = [name for one in letters for name in {one.id, one.in_reply_to or one.id, one.thread}]
     return len(names) == len({*names}) and all(one.task is None for one in letters)
-
-
-class _Seen:
-    """A cache of what one plan has read of the room; it lives as long as the plan."""
-
-    def __init__(self) -> None:
-        self.letters: dict[str, Letter] = {}  # letters that are stored already
-        self.mailboxes: dict[tuple[str, str, Address], list[str]] = {}  # by source, scope and target
-        self.open: set[str] = set()  # mailboxes without an allow list
-
-    def look(self, core: Core, ids: Sequence[str]) -> None:
-        """Read the stored letters of these ids, and forget everything else."""
-        self.letters = core.store.get(ids)
-        self.mailboxes.clear()
-        self.open.clear()
 
 
 def _is_kept(core: Core, arrival: Envelope, target: Address) -> bool:
@@ -186,68 +171,55 @@ def _is_kept(core: Core, arrival: Envelope, target: Address) -> bool:
 class _Intake:
     """One letter while it is being accepted. Its plan may run several times."""
 
-    def __init__(
-        self, core: Core, peer: Peer, arrival: Envelope, message: Message, now: datetime, seen: _Seen
-    ) -> None:
+    def __init__(self, core: Core, peer: Peer, arrival: Envelope, message: Message, now: datetime) -> None:
         self.core, self._peer, self._arrival = core, peer, arrival
-        self._message, self._now, self._seen = message, now, seen
+        self._message, self._now = message, now
         self._digest = _content_digest(arrival.message)
-        self._counts = False  # must each inbox be checked for space?
+        self._held: Letter | None = None  # the letter that is stored under its id
         self._with_space: set[str] = set()  # mailboxes that were checked and are not full
         self._per_system: Counter[str] = Counter()  # how many of these are at a remote system, by its folded name
-        self._verdicts: dict[int, PostroomError | None] = {}
+        self._verdicts: list[Verdict] = []
 
     def taken(self) -> list[Verdict]:
-        try:
-            self.core.store.commit(self._plan)
-        # Counting every inbox costs queries, so it is done only once the store has refused.
-        except QuotaFull:  # one of the mailboxes is full: find out which
-            self._counts = True
-            self.core.store.commit(self._plan)
-        return [Verdict(target, self._verdicts[i]) for i, target in enumerate(self._arrival.targets)]
+        # Reads and writes in one commit, so that a letter that comes twice at once is stored once.
+        self.core.store.commit(lambda: self._writes(self.core.store.get([self._message.id])))
+        return self._verdicts
 
-    def _plan(self) -> Sequence[Write]:
-        """Read and write in one commit, so that a letter that comes twice at once is stored once."""
-        self._seen.look(self.core, [self._message.id])
-        return self._writes()
-
-    def unless_refused(self) -> Sequence[Write]:
+    def unless_refused(self, held: Mapping[str, Letter]) -> Sequence[Write]:
         """Return the writes, or raise the first refusal of a target. Part of a plan."""
-        writes = self._writes()
-        for refused in self._verdicts.values():
-            if refused is not None:
-                raise refused
+        writes = self._writes(held)
+        for verdict in self._verdicts:
+            if verdict.problem is not None:
+                raise verdict.problem
         return writes
 
-    def _writes(self) -> Sequence[Write]:
+    def _writes(self, held: Mapping[str, Letter]) -> Sequence[Write]:
+        self._held = held.get(self._message.id)
         self._verdicts.clear()
         self._with_space.clear()
         self._per_system.clear()
         wanted: dict[str, None] = {}
-        for i, target in enumerate(self._arrival.targets):
+        for target in self._arrival.targets:
+            problem = None
             try:
                 wanted.update(dict.fromkeys(self._mailboxes(target)))
-                self._verdicts[i] = None
             except (StoreBusy, StoreFailing, Damaged):
                 raise
             except PostroomError as refused:
-                self._verdicts[i] = refused
+                problem = refused
+            self._verdicts.append(Verdict(target, problem))
         writes: Sequence[Write] = self._posts([*wanted])
         has_task = writes and self._message.task is not None
         return task_index.with_index(self.core, writes) if has_task else writes
 
     def _mailboxes(self, target: Address) -> list[str]:
         """Return the mailboxes of one target; raise if all of them refuse the letter."""
-        key = (self._arrival.source, self._message.scope, target)
-        names = self._seen.mailboxes.get(key)
-        if names is None:
-            names = target_mailboxes(self.core, self._peer, self._arrival, self._message, target)
-            if not any(AT in name for name in names):  # a relayed letter is checked each time
-                self._seen.mailboxes[key] = names
         open_to, refusal = [], None
-        for name in names:
+        for name in target_mailboxes(self.core, self._peer, self._arrival, self._message, target):
             try:
-                self._check_mailbox(name)
+                if AT not in name:
+                    addressing.is_open_to(self.core, self._message, name)
+                self._check_space(name)
                 open_to.append(name)
             except (QuotaFull, Refused) as refused:
                 refusal = refused
@@ -255,19 +227,19 @@ class _Intake:
             raise refusal
         return open_to
 
-    def _check_mailbox(self, mailbox: str) -> None:
-        is_open = AT in mailbox or mailbox in self._seen.open
-        if not is_open and addressing.is_open_to(self.core, self._message, mailbox):
-            self._seen.open.add(mailbox)
-        if self._counts and mailbox not in self._with_space and not self._was_taken(mailbox):
-            self._check_space(mailbox)
-            self._with_space.add(mailbox)
-
     def _check_space(self, mailbox: str) -> None:
+        """Refuse a letter for a mailbox that is full, so that the others get it; not one that it has already."""
+        if mailbox in self._with_space:
+            return
         limits, sender, system = self.core.limits, self._message.sender, fold(system_of(mailbox))
         limit = limits.outbox_max_letters if system else limits.inbox_quota
         waiting = self.core.store.waiting(mailbox, sender)
-        check_space(sender, mailbox, waiting, limit, 1 + self._per_system[system])
+        try:
+            check_space(sender, mailbox, waiting, limit, 1 + self._per_system[system])
+        except QuotaFull:
+            if not self._was_taken(mailbox):
+                raise
+        self._with_space.add(mailbox)
         if system:
             self._per_system[system] += 1
 
@@ -275,7 +247,7 @@ class _Intake:
 
     def _posts(self, mailboxes: Sequence[str]) -> list[Post]:
         store, id = self.core.store, self._message.id
-        held, memory = self._seen.letters.get(id), store.records(FORGOTTEN, id)
+        held, memory = self._held, store.records(FORGOTTEN, id)
         if held is None and not memory:
             return [self._post(self._message, mailboxes)] if mailboxes else []
         came: Any = held.message.extra.get(FEDERATION_NOTE) if held else memory[0].value.get(FEDERATION_NOTE)

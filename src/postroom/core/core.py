@@ -8,12 +8,13 @@ from __future__ import annotations
 from _thread import allocate_lock
 from collections import Counter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, field
 
 from ..clock import Clock, Ids
 from ..errors import StoreFailing
+from ..model.codec import convert, to_plain
 from ..model.message import DEFAULT_SCOPE
 from ..model.names import fold
 from ..model.record import Record
@@ -22,12 +23,14 @@ from ..policy.limits import Limits
 from ..store.protocol import Put, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from ..model.query import Moment
 
 
+T = TypeVar("T")
+S = TypeVar("S")
 MANY_SENDERS = 1000  # after so many, senders whose bucket is full are dropped
 
 
@@ -125,6 +128,26 @@ def put_record(kind: str, key: str, value: Any, held: Record | None, *, durable:
     """Return the write that replaces `held` by a value; the value None removes the record."""
     revision = held.revision if held else 0
     return Put(record=Record(kind=kind, key=key, value=value, revision=revision), durable=durable)
+
+
+def change_record(
+    core: Core, kind: str, key: str, wanted: type[T], step: Callable[[T | None], S], *, durable: bool = True
+) -> S:
+    """Change a record in one commit, and return its new value.
+
+    `step` gets the value as it is, None if there is no record; what it returns is stored, and None removes the
+    record. It may be called twice.
+    """
+    after: list[S] = []
+
+    def plan() -> list[Put]:
+        held = find_record(core, kind, key)
+        before = None if held is None else convert(held.value, wanted)
+        after[:] = [step(before)]  # plans may run twice: set, not append
+        return [] if after == [before] else [put_record(kind, key, to_plain(after[0]), held, durable=durable)]
+
+    core.store.commit(plan)
+    return after[0]
 
 
 PULSE = "pulse"  # kind and key of the record that `probe_store` writes, reads and removes

@@ -16,7 +16,7 @@ from ..model.names import ANYWHERE, fold
 from ..model.peer import Carried
 from ..model.record import EVERYONE, LINK, SERVED
 from ..policy.trust import routes_to, strategy_of
-from .core import find_record, put_record
+from .core import change_record, find_record, put_record
 from .peers import all_peers
 
 if TYPE_CHECKING:
@@ -66,18 +66,16 @@ def record_links(core: Core, problems: Mapping[str, str | None], began: datetime
             if after != before:
                 writes.append(put_record(LINK, fold(system), to_plain(after), record, durable=False))
         gone = [put_record(LINK, key, None, record, durable=False) for key, record in held.items()]
-        return [*writes, *gone, _sign(core, Served(since=began, seen=now))]
+        sign, held_sign = to_plain(Served(since=began, seen=now)), find_record(core, SERVED, EVERYONE)
+        return [*writes, *gone, put_record(SERVED, EVERYONE, sign, held_sign, durable=False)]
 
     core.store.commit(plan)
 
 
 def record_end(core: Core, began: datetime) -> None:
     """Record that this process serves the room no more."""
-    core.store.commit(lambda: [_sign(core, Served(since=began, seen=core.now().wall, is_over=True))])
-
-
-def _sign(core: Core, value: Served) -> Write:
-    return put_record(SERVED, EVERYONE, to_plain(value), find_record(core, SERVED, EVERYONE), durable=False)
+    ended = Served(since=began, seen=core.now().wall, is_over=True)
+    change_record(core, SERVED, EVERYONE, Served, lambda _: ended, durable=False)
 
 
 def carried(core: Core, systems: Iterable[str]) -> tuple[Carried, ...]:

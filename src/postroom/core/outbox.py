@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ..errors import Invalid, Missing, PostroomError, StaleRevision, UnknownMessage
+from ..errors import Invalid, Missing, PostroomError
 from ..model import delivery as model_delivery
 from ..model.codec import convert, to_plain
 from ..model.delivery import GIVEN, Attempt, State
@@ -97,14 +97,16 @@ def assign(core: Core, letters: Sequence[Found], system: str) -> None:
 
 def record_departure(core: Core, deliveries: Sequence[Delivery], system: str) -> None:
     """Record that a system has these letters safe: the one they are for, or one that relays them."""
-    now = core.now().wall
-    steps = [Move(one, model_delivery.depart(one, now, _whereto(one, system)), "depart") for one in deliveries]
-    try:
-        core.store.commit(steps)
-    except (StaleRevision, UnknownMessage):  # something was unsent, or expired, while it was on its way
-        # One by one: a letter that was taken back meanwhile must not keep the others from being settled.
-        for step in steps:
-            _depart_now(core, step.before, now, system)
+    now, places = core.now().wall, {(one.message_id, one.mailbox) for one in deliveries}
+
+    def plan() -> Sequence[Write]:
+        # As they are now: something may have been unsent, or have expired, while it was on its way.
+        ids = tuple({id for id, _ in places})
+        queued = [one.delivery for one in core.store.find(Query(message_ids=ids, states=(State.QUEUED,)))]
+        gone = [one for one in queued if (one.message_id, one.mailbox) in places]
+        return [Move(one, model_delivery.depart(one, now, _whereto(one, system)), "depart") for one in gone]
+
+    core.store.commit(plan)
 
 
 def record_delay(core: Core, found: Found, reason: str, due_at: datetime) -> None:
@@ -244,15 +246,6 @@ def _whereto(delivery: Delivery, system: str) -> str:
     target = system_of(delivery.mailbox)
     is_there = target == ANYWHERE or same_name(target, system)
     return system if is_there else f"{system}, on its way to {target}"
-
-
-def _depart_now(core: Core, delivery: Delivery, now: datetime, system: str) -> None:
-    def plan() -> Sequence[Write]:
-        at = Query(mailbox=delivery.mailbox, message_ids=(delivery.message_id,), states=(State.QUEUED,))
-        found = [one.delivery for one in core.store.find(at)]
-        return [Move(one, model_delivery.depart(one, now, _whereto(one, system)), "depart") for one in found]
-
-    core.store.commit(plan)
 
 
 # -- recipients at other systems

@@ -21,22 +21,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import BadStore, Conflict, Invalid, Missing, NameTaken, NotAllowed
-from ..model.codec import convert, is_same_secret, to_plain, token_hash
+from ..model.codec import convert, is_same_secret, token_hash
 from ..model.message import same_name
 from ..model.names import check_agent, check_name, check_scope, fold
 from ..model.peer import AUTHS, EVERYWHERE, EXPOSURES, Exposure, Peer
 from ..model.record import EVERYONE, PEER, SYSTEM
 from ..model.values import check_label, check_line
 from ..store.address import check_usable, is_there, place_of
-from .core import find_record, put_record
+from .core import change_record, find_record
 from .verb import Verb, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from urllib.parse import SplitResult
 
-    from ..model.record import Record
-    from ..store.protocol import Write
     from .authorize import Principal
     from .core import Core
 
@@ -103,18 +101,9 @@ def change(core: Core, system: str, step: Callable[[Peer | None], Peer], *, ours
     `ours` is the name of this room, which cannot be its own peer.
     """
     key = fold(check_name(system, "system"))
-    kept: list[Peer] = []
-
-    def plan() -> Sequence[Write]:
-        held = find_record(core, PEER, key)
-        before = None if held is None else convert(held.value, Peer)
-        after = check_peer(_without_old(before, step(before)), ours)
-        # Plans may run twice: set, not append.
-        kept[:] = [after]
-        return [] if after == before else [put_record(PEER, key, to_plain(after), held)]
-
-    core.store.commit(plan)
-    return kept[0]
+    return change_record(
+        core, PEER, key, Peer, lambda before: check_peer(_without_old(before, step(before)), ours)
+    )
 
 
 class NewPeer(Struct):
@@ -202,14 +191,12 @@ class RemovePeer(Verb, kw_only=True):
     system: Annotated[str, "the name of the other system"]
 
     def run(self, core: Core, _principal: Principal) -> OnePeer:
-        key = fold(check_name(self.system, "system"))
         gone: list[Peer] = []
 
-        def plan() -> Sequence[Write]:
-            gone[:] = [known_peer(core, self.system)]
-            return [put_record(PEER, key, None, find_record(core, PEER, key))]
+        def removed(before: Peer | None) -> None:
+            gone[:] = [before or known_peer(core, self.system)]
 
-        core.store.commit(plan)
+        change_record(core, PEER, fold(self.system), Peer, removed)
         return OnePeer(gone[0])
 
 
@@ -269,18 +256,7 @@ def _shows(credential: Any, proof: str) -> bool:
 
 def _keep(core: Core, system: str, step: Callable[[Peer], Peer]) -> Peer | None:
     """Change a peer without a caller's authority; return None if the peer is gone meanwhile."""
-    kept: list[Peer] = []
-
-    def plan() -> Sequence[Write]:
-        held = find_record(core, PEER, fold(system))
-        if held is None:
-            return []
-        before = convert(held.value, Peer)
-        kept[:] = [step(before)]
-        return [] if kept[0] == before else [put_record(PEER, fold(system), to_plain(kept[0]), held)]
-
-    core.store.commit(plan)
-    return kept[0] if kept else None
+    return change_record(core, PEER, fold(system), Peer, lambda before: None if before is None else step(before))
 
 
 def _needs_proof(after: Peer) -> bool:
@@ -509,57 +485,41 @@ def system_id(core: Core, *, gives_way: bool = False) -> str:
     if core.system:
         return check_agent(core.system, "system")
     found = find_record(core, SYSTEM, EVERYONE)
-    if found is None:
-        core.store.commit(lambda: _first(core, gives_way=gives_way))
-        (found,) = core.store.records(SYSTEM, EVERYONE)
-    return _name(found)
+    if found is not None:
+        return _name(found.value)
+    name = f"postroom-{core.ids.token()[:_DIGITS]}"
+    made: Any = {_GIVES_WAY: name} if gives_way else name
+    return _name(change_record(core, SYSTEM, EVERYONE, Any, lambda held: held or made))
 
 
 def is_ours(core: Core, system: str) -> bool:
     """Return whether this is the name of this room; False while it has none."""
     found = None if core.system else find_record(core, SYSTEM, EVERYONE)
-    return same_name(system, core.system or (_name(found) if found else ""))
+    return same_name(system, core.system or (_name(found.value) if found else ""))
 
 
 def announced(core: Core) -> str:
     """Return the name of this room to announce it to others: from now on it stays."""
     name = system_id(core)
-    found = None if core.system else find_record(core, SYSTEM, EVERYONE)
-    if found is None or not _may_give_way(found):
+    if core.system:
         return name
-
-    def plan() -> Sequence[Write]:
-        held = find_record(core, SYSTEM, EVERYONE)
-        return [put_record(SYSTEM, EVERYONE, _name(held), held)] if held and _may_give_way(held) else []
-
-    core.store.commit(plan)
-    return system_id(core)
+    return _name(_settle_name(core, name))
 
 
 def adopt(core: Core, name: str) -> str:
     """Take the name of a MAP server, unless a name is kept already; return the name in force."""
-    value = {_OF_SERVER: check_agent(name, "system")}
-
-    def plan() -> Sequence[Write]:
-        held = find_record(core, SYSTEM, EVERYONE)
-        return [put_record(SYSTEM, EVERYONE, value, held)] if held is None or _may_give_way(held) else []
-
-    core.store.commit(plan)
-    (found,) = core.store.records(SYSTEM, EVERYONE)
-    return _name(found)
+    return _name(_settle_name(core, {_OF_SERVER: check_agent(name, "system")}))
 
 
-def _name(found: Record) -> str:
-    return str(next(iter(found.value.values())) if isinstance(found.value, dict) else found.value)
+def _settle_name(core: Core, name: Any) -> Any:
+    """Replace a name that may give way, or none; return what is recorded then."""
+
+    def step(held: Any) -> Any:
+        may_give_way = held is None or (isinstance(held, dict) and _GIVES_WAY in held)
+        return name if may_give_way else held
+
+    return change_record(core, SYSTEM, EVERYONE, Any, step)
 
 
-def _may_give_way(found: Record) -> bool:
-    return isinstance(found.value, dict) and _GIVES_WAY in found.value
-
-
-def _first(core: Core, *, gives_way: bool) -> Sequence[Write]:
-    """Return the write of a new name, unless another process was first."""
-    if find_record(core, SYSTEM, EVERYONE):
-        return []
-    name = f"postroom-{core.ids.token()[:_DIGITS]}"
-    return [put_record(SYSTEM, EVERYONE, {_GIVES_WAY: name} if gives_way else name, None)]
+def _name(value: Any) -> str:
+    return str(next(iter(value.values())) if isinstance(value, dict) else value)

@@ -61,8 +61,10 @@ from .validation import check_count, check_progress, quoted
 from .verb import LOCAL, Verb, verb
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..policy.limits import Limits
-    from ..store.protocol import Write
+    from ..store.protocol import Store, Write
     from .authorize import Principal
     from .core import Core
 
@@ -132,18 +134,28 @@ def _lines(core: Core) -> Iterator[bytes]:
     for kind in record_kinds(core):
         for record in core.store.records(kind):
             yield _line({"record": record})
+    for letters in letters_of(core.store, SLICE):
+        for message, deliveries in letters:
+            yield _line({"letter": message, "deliveries": deliveries})
+
+
+def letters_of(store: Store, size: int) -> Iterator[list[tuple[Message, list[Delivery]]]]:
+    """Yield the letters of a room in order of acceptance, `size` at a time, with unnumbered deliveries."""
     after = 0
-    while letters := core.store.letters(LetterQuery(after=after, limit=SLICE)):
-        ids = tuple(letter.message.id for letter in letters)
-        held: dict[str, list[Delivery]] = {id: [] for id in ids}
-        for found in core.store.find(Query(message_ids=ids, order="age")):
-            held[found.message.id].append(
-                replace(found.delivery, number=0, arrived=0)
-            )  # numbered again by the importing store
-        for letter in letters:
-            if held[letter.message.id]:  # or it was deleted meanwhile
-                yield _line({"letter": letter.message, "deliveries": held[letter.message.id]})
+    while letters := store.letters(LetterQuery(after=after, limit=size)):
+        held = deliveries_of(store, [letter.message.id for letter in letters])
+        found = [(letter.message, held[letter.message.id]) for letter in letters]
+        # Without deliveries it was deleted meanwhile. The other room numbers what it gets.
+        yield [(message, [replace(one, number=0, arrived=0) for one in own]) for message, own in found if own]
         after = letters[-1].number
+
+
+def deliveries_of(store: Store, ids: Sequence[str]) -> dict[str, list[Delivery]]:
+    """Return the deliveries of these letters, by letter."""
+    held: dict[str, list[Delivery]] = {id: [] for id in ids}
+    for found in store.find(Query(message_ids=tuple(ids), order="age")):
+        held[found.message.id].append(found.delivery)
+    return held
 
 
 @verb("import", Imported, action="import", slow=True, local=True)
@@ -292,10 +304,10 @@ def _delivery(message: Message, delivery: Delivery, boot: str) -> Delivery:
     mailbox = check_party(delivery.mailbox, "deliveries")
     for moved in (delivery, *delivery.history):
         check_times(moved)
-    return _without_old_lease(replace(delivery, mailbox=mailbox, number=0, arrived=0), boot)
+    return without_old_lease(replace(delivery, mailbox=mailbox, number=0, arrived=0), boot)
 
 
-def _without_old_lease(delivery: Delivery, boot: str) -> Delivery:
+def without_old_lease(delivery: Delivery, boot: str) -> Delivery:
     """Return the delivery with an expired lease if the lease is of another boot."""
     lease = delivery.lease
     if lease is None or lease.boot == boot:

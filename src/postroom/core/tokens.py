@@ -24,7 +24,7 @@ from ..model.values import check_line
 from ..store.protocol import Introduce
 from . import names as core_names
 from .authorize import SCOPES, Principal
-from .core import find_record, put_record
+from .core import change_record, find_record, put_record
 from .validation import as_list
 from .verb import Verb, verb
 
@@ -128,20 +128,16 @@ class RevokeToken(Verb, kw_only=True):
     id: Annotated[str, "the token's id"]
 
     def run(self, core: Core, _principal: Principal) -> OneToken:
-        revoked: list[Token] = []
+        missing = Missing(f"there is no token {self.id!a}", field="id", hint="postroom tokens shows all")
+        if not _is_id(self.id):
+            raise missing
 
-        def plan() -> Sequence[Write]:
-            held = _find(core, self.id)
-            if held is None:
-                raise Missing(f"there is no token {self.id!a}", field="id", hint="postroom tokens shows all")
-            token = convert(held.value, Token)
-            if not token.revoked_at:
-                token = replace(token, revoked_at=core.now().wall)
-            revoked[:] = [token]
-            return [put_record(TOKEN, self.id, to_plain(token), held)]
+        def revoked(token: Token | None) -> Token:
+            if token is None:
+                raise missing
+            return replace(token, revoked_at=token.revoked_at or core.now().wall)
 
-        core.store.commit(plan)
-        return OneToken(revoked[0])
+        return OneToken(change_record(core, TOKEN, self.id, Token, revoked))
 
 
 class Unsealed(Struct):
@@ -262,8 +258,11 @@ def _verify(core: Core, text: Any) -> Token | None:
 
 
 def _find(core: Core, id: Any) -> Record | None:
-    known = isinstance(id, str) and 0 < len(id) <= 32 and id.isalnum()
-    return find_record(core, TOKEN, id) if known else None
+    return find_record(core, TOKEN, id) if _is_id(id) else None
+
+
+def _is_id(id: Any) -> bool:
+    return isinstance(id, str) and 0 < len(id) <= 32 and id.isalnum()
 
 
 def _seal_writes(core: Core, names: set[str]) -> list[Write]:

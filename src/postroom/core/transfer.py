@@ -21,17 +21,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import Conflict, IdTaken, Invalid, Resync, StaleRevision, UnknownMessage
+from ..errors import Conflict, IdTaken, Invalid, StaleRevision, UnknownMessage
 from ..model.agent import guard_from
 from ..model.codec import convert, digest
-from ..model.delivery import COPIED, MOVED_AWAY, OPEN, SETTLED, UNSENT, Delivery, State
+from ..model.delivery import COPIED, MOVED_AWAY, OPEN, SETTLED, UNSENT, State
 from ..model.names import AT, fold
 from ..model.query import LetterQuery, Query
 from ..model.record import (
     BEAT,
     CARD,
     CLOSED_ESCALATION,
-    COPIED_UP_TO,
     DUE,
     FORGOTTEN,
     GUARD,
@@ -40,8 +39,6 @@ from ..model.record import (
     OPEN_ESCALATION,
     SPENT,
     TASKS,
-    Cursor,
-    Record,
     moved_key,
 )
 from ..model.report import Progress
@@ -49,7 +46,7 @@ from ..model.task import TaskStatus
 from ..store.protocol import Introduce, Move, Post, Put, Rename, vouched
 from .authorize import authorize
 from .core import Core
-from .portable import record_kinds
+from .portable import deliveries_of, letters_of, record_kinds, without_old_lease
 from .validation import check_progress
 from .verb import LOCAL, Verb, verb
 
@@ -57,8 +54,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ..errors import PostroomError
+    from ..model.delivery import Delivery
     from ..model.message import Message
-    from ..store.protocol import Letter, Posted, Store, Write
+    from ..model.record import (
+        Record,
+    )
+    from ..store.protocol import Posted, Write
     from .authorize import Principal
 
 
@@ -140,7 +141,7 @@ def _taken(delivery: Delivery, names: tuple[str, ...]) -> dict[str, Any]:
 
 # -- one run of a copy
 
-Held: TypeAlias = dict[str, list[Delivery]]  # by letter
+WithDeliveries: TypeAlias = "tuple[Message, list[Delivery]]"
 SLICE = 100  # letters in one commit: others wait for it, and in folders each is synced
 TRIES = 5  # for a letter that somebody else moves at the same time
 
@@ -186,80 +187,26 @@ class _Run:
         self._source, self._target, self._origin = source.store, target.store, origin
         self._records = RecordCopy(source, target)
         self._boot = source.now().boot
-        self._began = self._source.cursor()  # changes from now on are seen by the next run
         self._came = set(self._target.keys(MOVED_HERE))
         self._stayed = set(self._source.keys(MOVED_HERE))
         self._counts = dict.fromkeys(("letters", "states", "names", "records"), 0)
         self._refused: list[Refusal] = []
 
     def run(self, tell: Progress) -> Copied:
-        since = self._remembered()
-        ids, kinds = (None, None) if since is None else self._changed(since)
-        if kinds is None or kinds:
-            self._counts["records"] = self._records.carry(kinds, self._refuse)
+        self._counts["records"] = self._records.carry(self._refuse)
         self._counts["names"] = self._names()
-        total = self._source.count_letters(LetterQuery()) if ids is None else len(ids)
-        done = 0
-        for letters in self._everything() if ids is None else self._some(ids):
-            self._carry(letters)
+        total, done = self._source.count_letters(LetterQuery()), 0
+        for letters in letters_of(self._source, SLICE):
+            self._carry([(vouched(self._target, message), self._fit(held)) for message, held in letters])
             done += len(letters)
             tell(min(done, total), total)
-        if not self._refused:
-            self._remember()
         return Copied(**self._counts, refused=tuple(self._refused))
 
     def _refuse(self, what: str, why: PostroomError) -> None:
         self._refused.append(Refusal(what, str(why)))
 
-    # -- which letters and records to look at
-
-    def _remembered(self) -> Cursor | None:
-        """Return the cursor up to which the last run saw everything; None if that is not known any more."""
-        found = self._target.records(COPIED_UP_TO, self._began.store)
-        if not found or found[0].value["from"] != self._origin:  # a room made by copying files has the same id
-            return None
-        since = Cursor.parse(found[0].value["cursor"])
-        try:
-            self._source.changes(since, 1)
-        except Resync:
-            return None
-        return since
-
-    def _remember(self) -> None:
-        held = self._target.records(COPIED_UP_TO, self._began.store)
-        value = {"cursor": str(self._began), "from": self._origin}
-        if held and held[0].value == value:
-            return
-        record = Record(
-            kind=COPIED_UP_TO, key=self._began.store, value=value, revision=held[0].revision if held else 0
-        )
-        try:
-            self._target.commit([Put(record=record, durable=False)])
-        except StaleRevision:  # another copy out of the same room has just ended
-            return
-
-    def _changed(self, since: Cursor) -> tuple[list[str], set[str]]:
-        """Return the letters and the kinds of records that changed since."""
-        ids: dict[str, None] = {}
-        kinds: set[str] = set()
-        while since.number < self._began.number:
-            changes, since = self._source.changes(since, 1000)
-            ids |= {c.message_id: None for c in changes if c.message_id is not None and c.what != "forgot"}
-            kinds |= {change.kind for change in changes if change.kind is not None}
-            if not changes:
-                break
-        return list(ids), kinds
-
-    def _everything(self) -> Iterator[list[Letter]]:
-        after = 0
-        while letters := self._source.letters(LetterQuery(after=after, limit=SLICE)):
-            yield letters
-            after = letters[-1].number
-
-    def _some(self, ids: list[str]) -> Iterator[list[Letter]]:
-        for start in range(0, len(ids), SLICE):
-            found = self._source.get(ids[start : start + SLICE])
-            yield sorted(found.values(), key=lambda letter: letter.number)
+    def _fit(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        return [without_old_lease(each, self._boot) for each in deliveries]
 
     # -- names
 
@@ -291,43 +238,36 @@ class _Run:
 
     # -- letters
 
-    def _carry(self, letters: Sequence[Letter]) -> None:
+    def _carry(self, letters: Sequence[WithDeliveries]) -> None:
         """Copy letters in one commit, or, on a conflict, one by one."""
-        held = deliveries_of(self._source, letters)
-        here = {id: [_fit(each, self._boot) for each in found] for id, found in held.items()}
         try:
-            self._commit(letters, here)
+            self._commit(letters)
         except (Conflict, Invalid, UnknownMessage):
             for letter in letters:
-                self._carry_one(letter, here)
+                self._carry_one(letter)
 
-    def _carry_one(self, letter: Letter, here: Held) -> None:
+    def _carry_one(self, letter: WithDeliveries) -> None:
         for left in reversed(range(TRIES)):
             try:
-                self._commit([letter], here)
+                return self._commit([letter])
             except (StaleRevision, UnknownMessage) as lost:
                 if not left:
-                    self._refuse(letter.message.id, lost)
+                    self._refuse(letter[0].id, lost)
             except (Conflict, Invalid) as refused:
-                self._refuse(letter.message.id, refused)
-                return
-            else:
-                return
+                return self._refuse(letter[0].id, refused)
+        return None
 
-    def _commit(self, letters: Sequence[Letter], here: Held) -> None:
-        known = self._target.get([letter.message.id for letter in letters])
-        there = deliveries_of(self._target, letters)
+    def _commit(self, letters: Sequence[WithDeliveries]) -> None:
+        ids = [message.id for message, _ in letters]
+        known, there = self._target.get(ids), deliveries_of(self._target, ids)
         writes: list[Write] = []
-        for letter in letters:
-            message, ours = vouched(self._target, letter.message), here[letter.message.id]
-            if message.id in known:
-                if not _is_same(known[message.id].message, message):
-                    raise IdTaken("another letter has this id over there", field="id")
+        for message, ours in letters:
+            if message.id not in known:
+                writes.append(Post(message=message, deliveries=tuple(ours)))
+            elif not _is_same(known[message.id].message, message):
+                raise IdTaken("another letter has this id over there", field="id")
+            else:
                 writes += self._updates(ours, there[message.id])
-            elif ours:
-                writes.append(
-                    Post(message=message, deliveries=tuple(replace(d, number=0, arrived=0) for d in ours))
-                )
         posted = self._target.commit(writes)
         self._counts["letters"] += sum(not one.repeated for one in posted)
         self._counts["states"] += sum(isinstance(write, Move) for write in writes)
@@ -364,14 +304,6 @@ def _is_same(one: Message, other: Message) -> bool:
     return digest(replace(one, recipients=())) == digest(replace(other, recipients=()))
 
 
-def _fit(delivery: Delivery, boot: str) -> Delivery:
-    """Return the delivery for another room: a lease of another boot has expired there."""
-    lease = delivery.lease
-    if lease is None or lease.boot == boot:
-        return delivery
-    return replace(delivery, lease=replace(lease, until=0.0))
-
-
 # -- records
 
 STAYS = frozenset({BEAT, MOVED_HERE})  # kinds that are true of their own room alone
@@ -386,13 +318,12 @@ class RecordCopy:
         self.core = source
         self._source, self._target = source.store, target.store
 
-    def carry(self, kinds: set[str] | None, refuse: Refuse) -> int:
-        """Copy records of these kinds (None: all) that are new or later, and return how many."""
-        if kinds is None or GUARD in kinds:
-            self._alias(refuse)
+    def carry(self, refuse: Refuse) -> int:
+        """Copy records that are new or later, and return how many."""
+        self._alias(refuse)
         count = 0
         for kind in record_kinds(self.core):
-            if kind in STAYS or (kinds is not None and kind not in kinds):
+            if kind in STAYS:
                 continue
             held = {record.key: record for record in self._target.records(kind)}
             for record in self._source.records(kind):
@@ -468,10 +399,3 @@ def _is_later(theirs: Record, ours: Record) -> bool:
     if theirs.kind.startswith(TASKS):
         return convert(theirs.value, TaskStatus).moved_at > convert(ours.value, TaskStatus).moved_at
     return theirs.revision > ours.revision
-
-
-def deliveries_of(store: Store, letters: Sequence[Letter]) -> Held:
-    held: Held = {letter.message.id: [] for letter in letters}
-    for found in store.find(Query(message_ids=tuple(held), order="age")):
-        held[found.message.id].append(found.delivery)
-    return held

@@ -28,7 +28,7 @@ from ..model.webhook import OpenCall, Webhook, read_target, secret_of
 from ..policy.webhook_targets import check_target
 from . import alerts, inbox, names
 from .alerts import find_log
-from .core import find_record, put_record
+from .core import change_record, find_record, put_record
 from .verb import LOCAL, MailboxVerb, Verb, perform, verb
 
 if TYPE_CHECKING:
@@ -169,16 +169,10 @@ class RemoveWebhook(Verb, kw_only=True):
 
 
 def _change(core: Core, id: str, step: Callable[[Webhook], Webhook]) -> OneWebhook:
-    kept: list[Webhook] = []
-
-    def plan() -> Sequence[Write]:
-        held = _held(core, id)
-        before = convert(held.value, Webhook)
-        kept[:] = [step(before)]
-        return [] if kept[0] == before else [put_record(WEBHOOK, id, to_plain(kept[0]), held)]
-
-    core.store.commit(plan)
-    return OneWebhook(kept[0])
+    held = _held(core, id)
+    # Removed by another process meanwhile: it stays removed.
+    after = change_record(core, WEBHOOK, held.key, Webhook, lambda now: None if now is None else step(now))
+    return OneWebhook(after or convert(held.value, Webhook))
 
 
 def _held(core: Core, id: Any) -> Record:
@@ -252,13 +246,10 @@ class CallAnswered(MailboxVerb, kw_only=True):
     call: Annotated[str, "the call's id"]
 
     def run(self, core: Core, _principal: Principal) -> None:
-        def plan() -> Sequence[Write]:
-            held = find_record(core, CALLS, self.webhook.id)
-            before = _calls(held)
-            left = [one for one in before if one.id != self.call]
-            return [] if left == before else [_put(self.webhook, left, held)]
+        def left(calls: list[OpenCall] | None) -> list[OpenCall] | None:
+            return [one for one in calls or () if one.id != self.call] or None
 
-        core.store.commit(plan)
+        change_record(core, CALLS, self.webhook.id, list[OpenCall], left, durable=False)
 
 
 def failed(

@@ -27,7 +27,6 @@ TASKS = "tasks:"  # followed by an agent: the status of each task it gave or rec
 ACTIVE_TASKS = "active"  # the tasks that an agent is busy with
 DUE = "due"  # a task's deadline, until the task is finished or its giver was notified
 SESSION = "session"  # the session in which a giver asked for a task; never part of a letter
-COPIED_UP_TO = "copied"  # the progress of a copy from another room, by that room's name
 TOKEN = "token"  # noqa: S105 - the agent as which a token's holder may call; only a hash of the token
 SEALED = "sealed"  # under EVERYONE, the agents for which every call needs a token
 EVERYONE = "all"  # the key of a record for the whole room: every call reads it

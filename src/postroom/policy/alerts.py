@@ -85,16 +85,6 @@ def recipient_of_this_boot(recipient: RecipientAlerts, now: Moment) -> Recipient
     return recipient if recipient.boot == now.boot else RecipientAlerts(boot=now.boot, number=recipient.number)
 
 
-def recipient_from_logs(logs: Iterable[AlertLog], now: Moment) -> RecipientAlerts:
-    """Return the alerts of a recipient in a room of an early version, which did not count them.
-
-    The channel with the most alerts counts. No channel can join these alerts.
-    """
-    times = max((log.recent for log in logs if log.boot == now.boot), key=len, default=())
-    tellings = tuple(RecipientAlert(number=n, at=at, up_to=0, rung=1) for n, at in enumerate(times, 1))
-    return RecipientAlerts(boot=now.boot, number=len(tellings), tellings=tellings)
-
-
 # The decision of one channel
 
 
