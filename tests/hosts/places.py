@@ -8,19 +8,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from postroom.hosts.install import files, write
 from postroom.hosts.install import plan as install_plan
+from postroom.hosts.install import write
 from postroom.hosts.install.layouts import Layout, Order, layout_of
 
 HOSTS = ("claude", "codex", "gemini")
 PROGRAM = ("/opt/mail/bin/postroom",)
 # What stands in files of hosts before we come.
-SETTINGS = '{\n  "theme": "x", "hooks": {}, // mine\n  "mcpServers": {}\n}'
+SETTINGS = '{\n  "theme": "x", "hooks": {"Other": []}, // mine\n  "mcpServers": {"git": {"command": "x"}}\n}'
 HOOKS = '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "lint"}]}]}, "x": [1,2]}'
 THEIRS = {
     "claude": {".claude/CLAUDE.md": "# Mine", ".claude/settings.json": "{}"},
     "codex": {".codex/hooks.json": HOOKS, ".codex/config.toml": 'model = "x"', ".codex/AGENTS.md": "a\r\nb\r\n"},
-    "gemini": {".gemini/settings.json": SETTINGS, ".gemini/GEMINI.md": ""},
+    "gemini": {".gemini/settings.json": SETTINGS, ".gemini/GEMINI.md": "\n# Mine\n\n"},
 }
 
 
@@ -29,7 +29,6 @@ class Home:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "home"
-        self.state = folder / "state"
         self.folder.mkdir(mode=0o755, exist_ok=True)
 
     def order(self, host: str, **more: Any) -> Order:
@@ -38,30 +37,20 @@ class Home:
     def layout(self, host: str, **more: Any) -> Layout:
         return layout_of(self.order(host, **more))
 
-    def receipt(self, layout: Layout, host: str) -> str:
-        return files.path_of(str(self.state), host, layout.place)
-
     def plan(self, host: str, *, rules: bool = True, **more: Any) -> install_plan.Plan:
-        layout = self.layout(host, **more)
-        return install_plan.to_install(layout, files.load(self.receipt(layout, host)), rules=rules)
+        return install_plan.to_install(self.layout(host, **more), rules=rules)
 
     def install(self, host: str, *, rules: bool = True, **more: Any) -> install_plan.Plan:
-        layout, plan = self.layout(host, **more), self.plan(host, rules=rules, **more)
-        if plan.changes:
-            write.carry_out(plan, layout.root, self.receipt(layout, host))
-        return plan
+        return self._carry_out(self.plan(host, rules=rules, **more), self.layout(host, **more))
 
     def uninstall(self, host: str, **more: Any) -> install_plan.Plan:
         layout = self.layout(host, **more)
-        plan = install_plan.to_uninstall(layout, files.load(self.receipt(layout, host)))
-        if plan.changes:
-            write.carry_out(plan, layout.root, self.receipt(layout, host))
-        return plan
+        return self._carry_out(install_plan.to_uninstall(layout), layout)
 
-    def forget(self) -> None:
-        """As if the receipts had been lost."""
-        for path in self.state.iterdir():
-            path.unlink()
+    def _carry_out(self, plan: install_plan.Plan, layout: Layout) -> install_plan.Plan:
+        if plan.changes:
+            write.carry_out(plan, layout.root)
+        return plan
 
     def put(self, path: str, content: str | bytes, mode: int = 0o644) -> Path:
         file = self.folder / path

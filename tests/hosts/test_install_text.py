@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.errors import Invalid, Refused
-from postroom.hosts.install import json_edit
-from postroom.hosts.install.layouts import CODEX_MARK, GEMINI_MARK, Order, _codex, _gemini
-from postroom.hosts.install.plan import JsonValues, Piece, TextBlock, TomlTable
-from postroom.hosts.install.text_edit import Edit, apply, marks_of, undoing
+from postroom.hosts.install.json_edit import Document
+from postroom.hosts.install.layouts import GEMINI_MARK, Order, _codex, _gemini
+from postroom.hosts.install.pieces import JsonValues, Piece, TextBlock, TomlTable
+from postroom.hosts.install.plan import is_in_place
 
 from .places import PROGRAM
 
@@ -22,7 +22,6 @@ SETTINGS: Piece
 (SETTINGS,) = _gemini(Order("gemini", PROGRAM)).pieces
 HOOKS, CONFIG = _codex(Order("codex", PROGRAM)).pieces
 RULES = _codex(Order("codex", PROGRAM)).rules
-MARKS = marks_of("codex")
 
 # -- files as people and hosts write them
 
@@ -74,23 +73,25 @@ def _with_comments(draw: st.DrawFn, text: str) -> str:
 
 
 def bare(text: str, *, comments: bool) -> Any:
-    return json_edit.parse(text, comments=comments).value
+    return Document(text, comments=comments).value
 
 
-def with_ours(piece: Piece, text: str) -> tuple[str, list[Edit]]:
-    edits = piece.put_in(text)
-    assert all(edit.start == edit.end for edit in edits)  # nothing of theirs is cut
-    return apply(text, edits), undoing(edits)
+def has_empty(text: str, *, comments: bool) -> bool:
+    """Whether there are empty objects or lists where ours go; nobody can tell them from those that we made."""
+    value = bare(text, comments=comments)
+    hooks = value.get("hooks")
+    ours = [value, hooks, value.get("mcpServers"), *(hooks.values() if isinstance(hooks, dict) else ())]
+    return any(one in ({}, []) for one in ours)
 
 
 @pytest.mark.parametrize(("piece", "comments"), [(SETTINGS, True), (HOOKS, False)], ids=["gemini", "codex"])
 @given(data=st.data())
 def test_json_of_others_survives(piece: Piece, comments: bool, data: st.DataObject) -> None:
     text = data.draw(written(comments=comments))
-    changed, undo = with_ours(piece, text)
-    assert piece.is_in_place(changed) and not piece.is_in_place(text)
-    assert text == apply(changed, undo)
-    taken = apply(changed, piece.take_out(changed, for_good=True))
+    changed = piece.added(text)
+    assert is_in_place(piece, changed) and not is_in_place(piece, text)
+    taken = piece.without(changed)
+    assert text == taken or has_empty(text, comments=comments)
     assert _without_empty(bare(text, comments=comments)) == _without_empty(bare(taken, comments=comments))
 
 
@@ -109,22 +110,27 @@ def _without_empty(value: Any) -> Any:
 def test_a_file_that_another_program_wrote_again_is_recognised(data: st.DataObject) -> None:
     """A host that saves its settings keeps what they say, not how they look."""
     value = data.draw(_SOME_SETTINGS)
-    changed, _ = with_ours(SETTINGS, json.dumps(value, indent=2))
+    changed = SETTINGS.added(json.dumps(value, indent=2))
     saved = json.dumps(json.loads(changed), indent=data.draw(st.sampled_from([None, 4])))
-    assert SETTINGS.is_in_place(saved)
-    taken = apply(saved, SETTINGS.take_out(saved, for_good=True))
-    assert _without_empty(value) == _without_empty(json.loads(taken))
+    assert is_in_place(SETTINGS, saved)
+    assert _without_empty(value) == _without_empty(json.loads(SETTINGS.without(saved)))
 
 
 def test_what_is_put_in_looks_like_the_rest() -> None:
     text = '{\n    "ui": {"theme": "x"}, // mine\n    "hooks": {\n        "Other": []\n    }\n}\n'
-    piece = JsonValues("", lambda _: {"hooks": {"A": [1]}, "b": {"c": True}}, lambda *_: False, comments=True)
-    changed, undo = with_ours(piece, text)
-    assert changed == (
+    piece = JsonValues("", {"hooks": {"A": [1]}}, {"b": {"c": True}}, lambda *_: False, comments=True)
+    assert piece.added(text) == (
         '{\n    "ui": {"theme": "x"}, // mine\n    "hooks": {\n        "Other": [],\n        "A": [\n'
         '            1\n        ]\n    },\n    "b": {\n        "c": true\n    }\n}\n'
     )
-    assert text == apply(changed, undo)
+
+
+def test_a_comment_behind_the_last_value_stays_where_it_is() -> None:
+    text = '{\n  "theme": "x" // mine\n  // more\n}\n'
+    changed = SETTINGS.added(text)
+    assert changed.startswith('{\n  "theme": "x", // mine\n  // more\n  "hooks": {') and text == SETTINGS.without(
+        changed
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,27 +145,27 @@ def test_what_is_put_in_looks_like_the_rest() -> None:
         "nul",
         "NaN",
         '"\n"',
-        "[" * 100 + "]" * 100,
         "[" * 9**6,
         "// x",
+        '{"a": 1, "a": 2}',
     ],
 )
 def test_what_is_no_json_is_refused(text: str) -> None:
     with pytest.raises(Invalid):
-        json_edit.parse(text, comments=False)
+        Document(text, comments=False)
 
 
 @given(value=_VALUES, indent=st.sampled_from([None, 1, "\t"]))
 def test_json_is_read_as_everybody_reads_it(value: Any, indent: Any) -> None:
     text = json.dumps(value, indent=indent)
-    node = json_edit.parse(text, comments=True)
-    assert json.loads(text) == node.value and (0, len(text)) == (node.start, node.end)
+    document = Document(text, comments=True)
+    assert json.loads(text) == document.value and (0, len(text)) == (document.root.start, document.root.end)
 
 
 @pytest.mark.parametrize("text", ['{"hooks": 7}', '{"hooks": {"Stop": {}}}', "[]", '"x"'])
 def test_a_place_that_is_taken_by_something_else_is_refused(text: str) -> None:
     with pytest.raises(Refused, match="is needed"):
-        HOOKS.put_in(text)
+        HOOKS.added(text)
 
 
 # -- TOML
@@ -189,45 +195,41 @@ def toml_files(draw: st.DrawFn) -> str:
     more=st.sampled_from(["", '\n[hooks.state]\n[hooks.state."k"]\nx = 1\n', "\n# later\n[z]\n"]),
 )
 def test_toml_of_others_survives_also_what_came_later(text: str, more: str) -> None:
-    changed, undo = with_ours(CONFIG, text)
-    assert CONFIG.is_in_place(changed) and changed.startswith(text)
-    assert text == apply(changed, undo)
-    assert text.rstrip() == apply(changed, CONFIG.take_out(changed, for_good=True)).rstrip()
+    changed = CONFIG.added(text)
+    assert is_in_place(CONFIG, changed) and changed.startswith(text)
+    assert text == CONFIG.without(changed)
     later = changed + more
-    taken = apply(later, CONFIG.take_out(later, for_good=True))
-    assert tomllib.loads(text + more) == tomllib.loads(taken)
-    assert CONFIG.is_in_place(later)
+    taken = CONFIG.without(later)
+    assert tomllib.loads(text + more) == tomllib.loads(taken) and taken.count("# later") == more.count("# later")
+    assert is_in_place(CONFIG, later)
 
 
 def test_what_a_user_allowed_our_server_goes_with_it_and_not_before() -> None:
-    changed, _ = with_ours(CONFIG, "")
-    allowed = changed + '\n[mcp_servers.postroom.tools.ack]\napproval = "always"\n\n[z]\nx = 1\n'
-    again = apply(allowed, CONFIG.take_out(allowed, for_good=False))
-    assert {"tools": {"ack": {"approval": "always"}}} == tomllib.loads(again)["mcp_servers"]["postroom"]
-    anew, _ = with_ours(CONFIG, again)
-    assert tomllib.loads(allowed) == tomllib.loads(anew)
-    assert {"z": {"x": 1}} == tomllib.loads(apply(allowed, CONFIG.take_out(allowed, for_good=True)))
+    older, newer = (_codex(Order("codex", (program,))).pieces[1] for program in ("/old/postroom", "/new/postroom"))
+    changed = older.added("")
+    allowed = changed + '\n[mcp_servers.postroom.tools.ack]\napproval = "always"\n\n# z\n[z]\nx = 1\n'
+    again = newer.added(allowed)
+    assert "/old/" not in again and "/new/" in again
+    assert {"ack": {"approval": "always"}} == tomllib.loads(again)["mcp_servers"]["postroom"]["tools"]
+    assert "\n# z\n[z]\nx = 1\n" == newer.without(again)
 
 
-def test_a_table_that_was_changed_is_recognised_or_refused() -> None:
-    changed, _ = with_ours(CONFIG, "a = 1\n")
+def test_a_table_that_was_changed_is_recognised() -> None:
+    changed = CONFIG.added("a = 1\n")
     edited = changed.replace('args = ["mcp"]', 'args = [\n  "mcp",\n  # mine\n  "--as", "x",\n]\nenv = {A = "b"}')
-    assert not CONFIG.is_in_place(edited)
-    assert "a = 1\n" == apply(edited, CONFIG.take_out(edited, for_good=True))
-    only_mark = f"a = 1\n\n{CODEX_MARK}\n"
-    assert "a = 1\n" == apply(only_mark, CONFIG.take_out(only_mark, for_good=True))
+    assert edited != changed and not is_in_place(CONFIG, edited)
+    assert "a = 1\n" == CONFIG.without(edited)
     misleading = changed.replace('args = ["mcp"]', "args = [\n[1],\n]")
-    with pytest.raises(Refused, match="separated from the rest"):
-        CONFIG.take_out(misleading, for_good=True)
+    assert "a = 1\n" == CONFIG.without(misleading)
 
 
 def test_tables_that_cannot_be_added_are_refused() -> None:
-    with pytest.raises(Refused):
-        CONFIG.put_in("mcp_servers = {}\n")
-    with pytest.raises(Refused, match="is not ours"):
-        CONFIG.put_in('[mcp_servers.postroom]\ncommand = "other"\n')
     with pytest.raises(Invalid):
-        CONFIG.put_in("a = \n")
+        CONFIG.added("mcp_servers = {}\n")
+    with pytest.raises(Refused, match="is not ours"):
+        CONFIG.added('[mcp_servers.postroom]\ncommand = "other"\n')
+    with pytest.raises(Invalid):
+        CONFIG.added("a = \n")
 
 
 # -- a server that somebody put there by hand
@@ -238,11 +240,11 @@ def test_tables_that_cannot_be_added_are_refused() -> None:
 )
 def test_our_server_in_anothers_hand_is_kept(words: list[str]) -> None:
     server = {"command": words[0], "args": words[1:]}
-    changed, _ = with_ours(SETTINGS, json.dumps({"mcpServers": {"postroom": server}}))
-    assert server == json.loads(changed)["mcpServers"]["postroom"] and SETTINGS.is_in_place(changed)
+    changed = SETTINGS.added(json.dumps({"mcpServers": {"postroom": server}}))
+    assert server == json.loads(changed)["mcpServers"]["postroom"] and is_in_place(SETTINGS, changed)
     assert GEMINI_MARK not in changed
     theirs = f'[mcp_servers.postroom]\ncommand = "{words[0]}"\nargs = {json.dumps(words[1:])}\n'
-    assert [] == CONFIG.put_in(theirs) == CONFIG.take_out(theirs, for_good=True) and CONFIG.is_in_place(theirs)
+    assert theirs == CONFIG.added(theirs) == CONFIG.without(theirs) and is_in_place(CONFIG, theirs)
 
 
 # -- a text for models
@@ -253,27 +255,28 @@ _PROSE = st.lists(st.sampled_from(["# Rules", "", "Be kind.", "  - a", "<!-- x -
 @given(lines=_PROSE, ending=st.sampled_from(["", "\n", "\r\n"]), later=_PROSE)
 def test_prose_of_others_survives_also_what_came_later(lines: list[str], ending: str, later: list[str]) -> None:
     text = (ending or "\n").join(lines) + ending
-    changed, undo = with_ours(RULES, text)
-    assert RULES.is_in_place(changed) and changed.startswith(text)
-    assert text == apply(changed, undo)
+    changed = RULES.added(text)
+    assert is_in_place(RULES, changed) and changed.startswith(text)
+    assert text == RULES.without(changed)
     more = changed + "\n".join(later)
-    assert RULES.is_in_place(more)
-    taken = apply(more, RULES.take_out(more, for_good=True))
+    assert is_in_place(RULES, more)
+    taken = RULES.without(more)
     assert [line for line in (text + "\n" + "\n".join(later)).split() if line] == taken.split()
 
 
 def test_half_a_block_is_recognised_and_takes_nothing_of_others_along() -> None:
-    changed, _ = with_ours(RULES, "# Mine\n")
-    for half in (changed.replace(MARKS.end, "My last word."), changed.replace(MARKS.begin, "My first word.")):
-        assert not RULES.is_in_place(half)
-        taken = apply(half, RULES.take_out(half, for_good=True))
+    changed = RULES.added("# Mine\n")
+    begin, end = (line for line in changed.splitlines() if line.startswith("<!-- postroom"))
+    for half in (changed.replace(end, "My last word."), changed.replace(begin, "My first word.")):
+        assert not is_in_place(RULES, half)
+        taken = RULES.without(half)
         assert "# Mine\n" in taken and "word." in taken and "<!-- postroom" not in taken
-    twice = changed + changed
-    assert "# Mine\n# Mine\n" == apply(twice, RULES.take_out(twice, for_good=True))
+    assert "# Mine\n# Mine\n" == RULES.without(changed + changed)
 
 
 def test_an_edited_block_goes_as_a_whole() -> None:
-    changed, _ = with_ours(TextBlock("", "one\ntwo", "codex"), "")
-    edited = changed.replace("one", "another")
-    assert "" == apply(edited, TextBlock("", "one\ntwo", "codex").take_out(edited, for_good=True))
+    piece = TextBlock("", "one\ntwo", "codex")
+    edited = piece.added("").replace("one", "another")
+    assert not is_in_place(piece, edited)
+    assert "" == piece.without(edited)
     assert isinstance(CONFIG, TomlTable)

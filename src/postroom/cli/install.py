@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..environment import receipts_folder, variable
 from ..errors import Refused
-from ..hosts.install import files as install_files
 from ..hosts.install import plan as install_plan
 from ..hosts.install import write
 from ..hosts.install.layouts import Order, layout_of
@@ -68,7 +67,7 @@ _ABOUT = (
     "What others wrote stays as it is, with its comments and its order. Called again it changes nothing, or only what is new;"
     " postroom uninstall {host} gives every file back as it was. A file that belongs to another user, may not be written or"
     " cannot be understood is left alone, with an error, and then nothing is written at all. Links of your own are followed and stay;"
-    " with --project, none that leads out of the folder. Where the same hooks stand in a project, too, you are told. Needs no --as. {then} The rules text goes to {rules}."
+    " with --project, none that leads out of the folder. Where the same hooks stand in the working folder, too, you are told. Needs no --as. {then} The rules text goes to {rules}."
 )
 _HOSTS = {
     "claude": {
@@ -380,20 +379,18 @@ def run_uninstall_host(context: Context) -> Iterator[Answer]:
 
 
 class Installation:
-    """One run of an install command: the host, its files, and the receipt of earlier runs."""
+    """One run of an install command: the host and its files."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._order = _order(context)
         self._layout = layout_of(self._order)
-        self._receipt = install_files.path_of(receipts_folder(), self._order.host, self._layout.place)
-        self._held = install_files.load(self._receipt)
 
     def to_install(self, *, rules: bool) -> Plan:
-        return install_plan.to_install(self._layout, self._held, rules=rules)
+        return install_plan.to_install(self._layout, rules=rules)
 
     def to_uninstall(self) -> Plan:
-        return install_plan.to_uninstall(self._layout, self._held)
+        return install_plan.to_uninstall(self._layout)
 
     def wants_rules(self) -> bool:
         """Return whether to write the rules text: it was asked for, or is there and is kept up to date."""
@@ -427,7 +424,8 @@ class Installation:
         if "dry_run" in self._context.values:
             view = partial(diff, self._own)
             return Answer(self._context.name, self._data("shown", plan.changes), view)
-        write.carry_out(plan, self._layout.root, self._receipt)
+        write.carry_out(plan, self._layout.root)
+        shutil.rmtree(receipts_folder(), ignore_errors=True)  # earlier versions noted there what they put where
         return self.answer(done, plan.changes)
 
     def checked(self) -> Answer:
@@ -464,7 +462,7 @@ class Installation:
         steps = next_steps(self._order, outcome)
         was_shown = outcome == "written" and not self._context.screen.json  # before the question
         if outcome not in {"declined", "absent"} and not was_shown:
-            steps += map(sayable, other_places(self._order, self._layout, receipts_folder()))
+            steps += map(sayable, other_places(self._order, self._layout))
         if outcome in {"elsewhere", "twice"} and self._layout.obstacle:
             path, says, to_do = self._layout.obstacle
             steps += [f"{path} {says}{f'; {to_do}' if outcome == 'twice' else ''}."]
@@ -520,7 +518,7 @@ def _refusals() -> Iterator[None]:
     except Refused as refused:
         raise CannotCreate(refused.message, field=refused.field, hint=refused.hint) from None
     except OSError as broken:
-        raise CannotCreate(f"{broken.strerror}; nothing was written", field=broken.filename) from None
+        raise CannotCreate(str(broken.strerror), field=broken.filename, hint="run the command again") from None
 
 
 # -- commands for the shim

@@ -1,4 +1,4 @@
-"""The files of hosts: reading them, deciding which are left alone, and the receipts of what was installed.
+"""The files of hosts: reading them, and deciding which are left alone.
 
 Files of other users, files that are not UTF-8 text and some links are left alone. Many people keep their
 configuration elsewhere and link to it: such links are followed and kept. The files of a project come from other
@@ -7,16 +7,12 @@ people and may link anywhere: there, no link that leads out of the project is fo
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
 from ...errors import Invalid, Refused
-from .text_edit import Edit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +66,11 @@ def may_be_touched(path: str, root: str) -> bool:
 def missing_folders(path: str, root: str) -> list[str]:
     """Return the folders that must be created for this path, the outermost first."""
     return [folder for folder in reversed(list(_folders_above(path, root))) if not os.path.lexists(folder)]
+
+
+def folders_inside(path: str, root: str) -> list[str]:
+    """Return the folders of a path that lie below the root."""
+    return [folder for folder in _folders_above(path, root) if folder.startswith(os.path.join(root, ""))]
 
 
 @contextmanager
@@ -148,64 +149,3 @@ def _text(path: str) -> str:
         raise refused(path, f"cannot be read: {broken.strerror}") from None
     except UnicodeDecodeError:
         raise refused(path, "is no UTF-8 text") from None
-
-
-# -- receipts
-#
-# A receipt is kept from `install` to `uninstall`, so that files are restored to the byte. It holds the places and
-# lengths of what we inserted, and nothing that others wrote. It counts only for a file that is unchanged since.
-# Without a receipt, our entries are recognised by their content.
-
-_WHAT = "What `postroom install` put into these files, for `postroom uninstall`."
-
-
-class Entry(msgspec.Struct, frozen=True):
-    """The part of a receipt for one file."""
-
-    digest: str  # of the file as we left it
-    cuts: tuple[tuple[int, int], ...]  # start and end of each text that we inserted
-    made: bool  # was there no file before?
-
-    def undoing(self, text: str) -> list[Edit] | None:
-        """Return the edits that restore the file; None if it has changed since."""
-        return [Edit(start, end) for start, end in self.cuts] if digest(text) == self.digest else None
-
-
-class Receipt(msgspec.Struct, frozen=True, omit_defaults=False):
-    """The record of one installation: one host in one place."""
-
-    files: dict[str, Entry] = {}
-    folders: tuple[str, ...] = ()  # the folders that we created, the outermost first
-    place: str = ""  # the folder of the host's configuration
-    what: str = _WHAT
-
-
-def digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def path_of(folder: str, host: str, place: str) -> str:
-    """Return the path of the receipt for this host and place."""
-    return os.path.join(folder, f"{host}-{digest(place)[:16]}.json")
-
-
-def places(folder: str, host: str) -> list[str]:
-    """Return the places for which there is a receipt of this host."""
-    try:
-        names = [name for name in sorted(os.listdir(folder)) if name.startswith(f"{host}-")]
-    except OSError:
-        return []
-    return [place for name in names if (place := load(os.path.join(folder, name)).place)]
-
-
-def load(path: str) -> Receipt:
-    """Read a receipt; return an empty one if there is none, or none that can be read."""
-    try:
-        with open(path, "rb") as file:
-            return msgspec.json.decode(file.read(), type=Receipt)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return Receipt()
-
-
-def dump(receipt: Receipt) -> str:
-    return msgspec.json.format(msgspec.json.encode(receipt), indent=1).decode() + "\n"

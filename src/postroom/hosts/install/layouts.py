@@ -15,13 +15,14 @@ from ...errors import Refused
 from .. import recipes
 from . import files as install_files
 from .json_edit import value_at
-from .plan import JsonValues, OwnFile, TextBlock, TomlTable, install_state, is_our_server
+from .pieces import JsonValues, OwnFile, TextBlock, TomlTable
+from .plan import install_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from .json_edit import IsOurs
-    from .plan import Piece
+    from .pieces import Piece
 
 
 NAME = "postroom"  # of the plugin, and of the MCP server
@@ -77,10 +78,10 @@ def _claude(order: Order) -> Layout:
     files = _packaged("claude")
     hooks = {"hooks": recipes.hooks("claude", order.program, order.options)}
     files["hooks/hooks.json"] = _dumped({**json.loads(files["hooks/hooks.json"]), **hooks})
-    files[".mcp.json"] = _dumped({"mcpServers": {NAME: recipes.mcp_server(order.program, order.options)}})
-    if not order.with_server:
-        del files[".mcp.json"]
-    pieces = tuple(OwnFile(os.path.join(own, name), content) for name, content in sorted(files.items()))
+    server = _dumped({"mcpServers": {NAME: recipes.mcp_server(order.program, order.options)}})
+    wanted = {**files, ".mcp.json": server if order.with_server else None}
+    # The manifest, by which the folder is known as ours, comes first.
+    pieces = tuple(OwnFile(os.path.join(own, name), content) for name, content in sorted(wanted.items()))
     return Layout(place, root, pieces, _rules(order, place, "CLAUDE.md"), own, _other_plugin(place))
 
 
@@ -89,14 +90,10 @@ def _codex(order: Order) -> Layout:
     hooks = {"hooks": recipes.hooks("codex", order.program, order.options)}
     server = recipes.mcp_server(order.program, order.options)
     table = {**server, "tool_timeout_sec": SECONDS, "env_vars": list(_CODEX_HANDS_ON)} if order.with_server else {}
+    path = _file(order, place, "hooks.json")
     pieces = (
-        JsonValues(_file(order, place, "hooks.json"), lambda _: hooks, _is_our_hook("codex"), comments=False),
-        TomlTable(
-            _file(order, place, "config.toml"),
-            CODEX_MARK,
-            ("mcp_servers", NAME),
-            lambda rest: {} if _is_kept(value_at(rest, "mcp_servers", NAME), "mcp_servers") else table,
-        ),
+        JsonValues(path, hooks, {}, _is_our_hook("codex"), comments=False),
+        TomlTable(_file(order, place, "config.toml"), CODEX_MARK, table),
     )
     return Layout(place, root, pieces, _rules(order, place, "AGENTS.md"))
 
@@ -107,18 +104,17 @@ def _gemini(order: Order) -> Layout:
     hooks = {"hooks": recipes.hooks("gemini", order.program, order.options)}
     server = recipes.mcp_server(order.program, order.options)
     mcp = {"mcpServers": {NAME: {**server, "timeout": SECONDS * 1000, "description": GEMINI_MARK}}}
-
-    def wanted(rest: Any) -> Mapping[str, Any]:
-        _check_no_variable(order)
-        kept = _is_kept(value_at(rest, "mcpServers", NAME), "mcpServers")
-        return hooks if kept or not order.with_server else {**hooks, **mcp}
+    for word in (*order.program, *order.options):
+        if "$" in word:
+            raise Refused(f"{word!a} has a $, which Gemini CLI takes for a variable")
 
     def is_ours(path: tuple[str, ...], value: Any) -> bool:
         if path == ("mcpServers", NAME):
             return bool(value_at(value, "description") == GEMINI_MARK)
         return is_our_hook(path, value)
 
-    settings = JsonValues(_file(order, place, "settings.json"), wanted, is_ours, comments=True)
+    path = _file(order, place, "settings.json")
+    settings = JsonValues(path, hooks, mcp if order.with_server else {}, is_ours, comments=True)
     return Layout(place, root, (settings,), _rules(order, place, "GEMINI.md"))
 
 
@@ -208,19 +204,3 @@ def _is_our_hook(host: str) -> IsOurs:
         return isinstance(inner, list) and bool(inner) and all(is_ours((*path, "hooks"), one) for one in inner)
 
     return is_ours
-
-
-def _is_kept(found: Any, where: str) -> bool:
-    """Return whether others configured our server already, which stays. Refuse another server of that name."""
-    if found is None or is_our_server(found):
-        return found is not None
-    if isinstance(found, dict) and not {"command", "url", "httpUrl"} & found.keys():
-        return False  # no server, but the permissions that the user gave its tools
-    raise Refused(f"{where}.{NAME} is there and is not ours", hint="give that server another name")
-
-
-def _check_no_variable(order: Order) -> None:
-    """Refuse a $, which Gemini CLI expands as a variable."""
-    for word in (*order.program, *order.options):
-        if "$" in word:
-            raise Refused(f"{word!a} has a $, which Gemini CLI takes for a variable")

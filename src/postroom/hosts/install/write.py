@@ -1,16 +1,15 @@
-"""Carrying out a plan, all or nothing.
+"""Carrying out a plan: each file is written in one step.
 
-Every file is checked once more. The new contents are written to drafts next to the files, and synced. Then the
-receipt is written, then each draft is renamed. After a kill in between, each file is old or new, and the next call
-continues; after an error, the changes are undone.
+The new contents are written to drafts next to the files, and synced. Then every file is checked once more, and the
+drafts are renamed. Whatever goes wrong before that leaves all files as they were; after a kill in between, each
+file is old or new, and the next call continues.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ...errors import Refused
@@ -18,97 +17,38 @@ from .. import recipes
 from . import files
 from .json_edit import value_at
 from .layouts import layout_of
-from .plan import FILE_MODE, Change, install_state
+from .plan import install_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from .layouts import Layout, Order
-    from .plan import Plan
+    from .plan import Change, Plan
 
 
 FOLDER_MODE = 0o700
 
 
-def carry_out(plan: Plan, root: str, receipt: str) -> None:
-    """Carry out a plan, and keep its receipt at this path."""
-    folder = os.path.dirname(receipt)
-    os.makedirs(folder, mode=FOLDER_MODE, exist_ok=True)
-    with _locked(folder):
-        for change in plan.changes:
-            _check_unchanged(change, root)
-        try:
-            for made in plan.make:
-                _make_folder(made)
-            _write_all(_with_receipt(plan, receipt))
-        except BaseException:
-            _drop_folders(reversed(plan.make))
-            raise
-        _drop_folders(plan.drop)
-
-
-def _with_receipt(plan: Plan, path: str) -> list[Change]:
-    """Return the changes with that of the receipt: written before all others, removed after them.
-
-    So there is a receipt as long as any file has something of ours, even after a kill.
-    """
-    before = _content(path)
-    if plan.receipt.files:
-        return [Change(path, before, files.dump(plan.receipt), FILE_MODE), *plan.changes]
-    return [*plan.changes, *([] if before is None else [Change(path, before, None, FILE_MODE)])]
-
-
-def _write_all(changes: Sequence[Change]) -> None:
+def carry_out(plan: Plan, root: str) -> None:
     drafts: dict[str, str] = {}
-    tried: list[Change] = []
     try:
-        for change in changes:
+        for folder in plan.make:
+            with suppress(FileExistsError):
+                os.mkdir(folder, FOLDER_MODE)
+        for change in plan.changes:
             if change.after is not None:
                 drafts[change.path] = _write_draft(change.path, change.after, change.mode)
-        for change in changes:
-            tried.append(change)
+        for change in plan.changes:
+            _check_unchanged(change, root)
+        for change in plan.changes:
             _apply(change, drafts)
-    except BaseException:
-        _undo(tried)
-        raise
     finally:
         for draft in drafts.values():
             with suppress(FileNotFoundError):
                 os.unlink(draft)
-
-
-def _apply(change: Change, drafts: dict[str, str]) -> None:
-    """Make one change, unless the file has changed."""
-    # Checked once more: syncing the drafts takes a while, and hosts write to these files too.
-    if change.before is not None and _content(change.path) != change.before:
-        raise _changed(change.path)
-    if change.after is None:
-        os.unlink(change.path)
-        _sync_folder(change.path)
-    else:
-        _move(drafts[change.path], change.path, is_new=change.before is None)
-
-
-def _undo(tried: Sequence[Change]) -> None:
-    """Undo changes, as far as the disk allows it, and only in files that no other program has changed since."""
-    for change in reversed(tried):
-        with suppress(OSError):
-            if _content(change.path) != change.after:
-                continue
-            if change.before is None:
-                os.unlink(change.path)
-            else:
-                _move(
-                    _write_draft(change.path, change.before, change.mode), change.path, is_new=change.after is None
-                )
-
-
-def _content(path: str) -> str | None:
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            return file.read()
-    except (FileNotFoundError, UnicodeDecodeError):
-        return None
+        for folder in (*plan.drop, *reversed(plan.make)):
+            with suppress(OSError):  # unless something is in it
+                os.rmdir(folder)
 
 
 def _write_draft(path: str, text: str, mode: int) -> str:
@@ -129,55 +69,18 @@ def _write_draft(path: str, text: str, mode: int) -> str:
     return draft
 
 
-def _move(draft: str, path: str, *, is_new: bool) -> None:
-    """Move a draft to its place in one step. A new file replaces none that was created meanwhile."""
-    if is_new:  # unlike rename, link fails if the file exists
-        os.link(draft, path)
-        os.unlink(draft)
-    else:
-        os.replace(draft, path)
-    _sync_folder(path)
-
-
-def _sync_folder(path: str) -> None:
-    descriptor = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _check_unchanged(change: Change, root: str) -> None:
+    """Refuse a file that its host, or somebody else, has written since it was shown."""
     found = files.look(change.path, root)
     if (found and found.text) != change.before:
-        raise _changed(change.path)
+        raise files.refused(change.path, "was changed meanwhile", "run the command again")
 
 
-def _changed(path: str) -> Refused:
-    return files.refused(path, "was changed meanwhile", "run the command again")
-
-
-def _make_folder(path: str) -> None:
-    with suppress(FileExistsError):
-        os.mkdir(path, FOLDER_MODE)
-
-
-def _drop_folders(folders: Iterator[str] | Sequence[str]) -> None:
-    """Remove the folders that are empty."""
-    for folder in folders:
-        with suppress(OSError):
-            os.rmdir(folder)
-
-
-@contextmanager
-def _locked(folder: str) -> Iterator[None]:
-    """Lock the folder of receipts, so that only one process installs at a time."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+def _apply(change: Change, drafts: dict[str, str]) -> None:
+    if change.after is None:
+        os.unlink(change.path)
+    else:
+        os.replace(drafts[change.path], change.path)
 
 
 # -- our hooks in other places: in projects, or installed by hand
@@ -188,27 +91,22 @@ def _locked(folder: str) -> Iterator[None]:
 _BY_HAND = ("settings.json", "settings.local.json")  # of Claude Code, where we install a plugin instead
 
 
-def other_places(order: Order, layout: Layout, folder: str) -> list[str]:
-    """Return a sentence for each other place with our hooks. `folder` is that of the receipts."""
+def other_places(order: Order, layout: Layout) -> list[str]:
+    """Return a sentence for each other place with our hooks."""
     results = [f"{path} runs hooks of Postroom too: remove them there." for path in _by_hand(order, layout)]
-    if order.project is None:
+    project = os.getcwd()
+    if order.project is None and _is_elsewhere(order._replace(project=project), layout.place):
         undo = f"postroom uninstall {order.host} --project"
-        results += [
-            f"{one} has Postroom too: in that folder type {undo}." for one in _projects(order, layout, folder)
-        ]
+        results.append(f"{project} has Postroom too: in that folder type {undo}.")
     return results
 
 
-def _projects(order: Order, layout: Layout, folder: str) -> Iterator[str]:
-    """Yield the projects with our hooks: of those with a receipt, and the working folder."""
-    noted = [os.path.dirname(place) for place in files.places(folder, order.host)]
-    for project in dict.fromkeys([*noted, os.getcwd()]):
-        try:
-            there = layout_of(order._replace(project=project))
-            if there.place != layout.place and install_state(there).is_any:
-                yield project
-        except Refused:  # a file that cannot be read holds nothing of ours
-            continue
+def _is_elsewhere(order: Order, place: str) -> bool:
+    try:
+        there = layout_of(order)
+        return there.place != place and install_state(there).is_any
+    except Refused:  # a file that cannot be read holds nothing of ours
+        return False
 
 
 def _by_hand(order: Order, layout: Layout) -> Iterator[str]:
