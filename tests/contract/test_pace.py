@@ -16,7 +16,8 @@ from websockets.sync.client import connect
 import postroom
 from postroom import Room
 from postroom.core.authorize import OWNER
-from postroom.core.conversations import ConversationRequest, Guest, TurnRequest, create, turn
+from postroom.core.conversations import Guest, OpenConversation, TakeTurn
+from tests.conversing import create, turn
 from tests.daemons import PATIENCE, Daemon
 from tests.map.people import Refused, agent
 from tests.server.http.running import make_token
@@ -96,7 +97,7 @@ def library(running: Running, _: ExitStack) -> Say:
         core = running.room.core
         try:
             if verb == "turn":
-                return turn(core, OWNER, by["conversation_id"], me, TurnRequest(body=["re"])).id
+                return turn(core, OWNER, by["conversation_id"], me, TakeTurn(body=["re"])).id
             return running.room.mailbox(me).send(to, "re", **by).id
         except postroom.TooFast as refused:
             raise TooFastHere(str(refused)) from None
@@ -191,7 +192,7 @@ def test_two_agents_that_answer_each_other_are_slowed_down(running: Running, sur
     number = next(numbers)
     ann, bob = f"ann-{number}", f"bob-{number}"
     guests = (Guest(agent=bob),)
-    create(running.room.core, OWNER, ConversationRequest(id=f"c-{number}", creator=ann, guests=guests))
+    create(running.room.core, OWNER, OpenConversation(id=f"c-{number}", creator=ann, guests=guests))
     by = {
         "thread": {"in_reply_to": running.room.mailbox(ann).send(bob, "first").id},
         "tag": {"thread_tag": f"t-{number}"},

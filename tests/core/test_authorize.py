@@ -15,6 +15,7 @@ from postroom.core.authorize import NEEDS, OWNER, RULES, Principal, agent_princi
 from postroom.core.authorize import authorize as authorize_authorize
 from postroom.core.tasks import Admit, TaskStep
 from postroom.core.verb import declared_by, perform
+from tests import conversing
 from tests.rooms import RoomFactory
 
 SERVICE = Path(authorize.__file__).parent
@@ -79,8 +80,8 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
         lambda box: perform(box.core, box.principal, Admit(agent_id=box.name, id="known")),
     ],
     "join": [
-        lambda box: conversations.join(box.core, box.principal, "c", box.name),
-        lambda box: conversations.leave(box.core, box.principal, "c", box.name),
+        lambda box: conversing.join(box.core, box.principal, "c", box.name),
+        lambda box: conversing.leave(box.core, box.principal, "c", box.name),
     ],
     "search": [lambda box: box.search("x"), lambda box: box.search("x", ranked=True)],
     "register": [lambda box: box.register()],
@@ -89,15 +90,15 @@ AT_A_MAILBOX: dict[str, list[Callable[[Mailbox], object]]] = {
 # What an agent does as itself: there is no mailbox to name.
 AS_ONESELF: dict[str, list[Callable[[Room], object]]] = {
     "talks": [
-        lambda room: list(conversations.conversations(room.core, room.principal, None, None)),
-        lambda room: conversations.recent_letters(room.core, room.principal, None, 10),
-        lambda room: conversations.get_view(room.core, room.principal, "c"),
+        lambda room: list(conversing.conversations(room.core, room.principal, None, None)),
+        lambda room: perform(room.core, room.principal, conversations.RecentLetters(limit=10)),
+        lambda room: conversing.get_view(room.core, room.principal, "c"),
     ],
     "converse": [
-        lambda room: conversations.close(room.core, room.principal, "c"),
-        lambda room: conversations.reopen(room.core, room.principal, "c"),
-        lambda room: conversations.invite(room.core, room.principal, "c", conversations.Guest(agent="dan")),
-        lambda room: conversations.start_thread(room.core, room.principal, "c", "known"),
+        lambda room: conversing.close(room.core, room.principal, "c"),
+        lambda room: conversing.reopen(room.core, room.principal, "c"),
+        lambda room: conversing.invite(room.core, room.principal, "c", conversations.Guest(agent="dan")),
+        lambda room: conversing.start_thread(room.core, room.principal, "c", "known"),
     ],
 }
 IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {

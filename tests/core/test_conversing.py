@@ -9,17 +9,20 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from postroom import IdTaken, IllegalMove, Invalid, LookAlike, Missing, NotAllowed, Room, TooLarge
 from postroom.core import conversations
 from postroom.core import threads as core_threads
 from postroom.core.authorize import OWNER, Principal, agent_principal
-from postroom.core.conversations import ConversationRequest, Guest, TurnRequest, View
+from postroom.core.conversations import Guest, OpenConversation, RecentLetters, TakeTurn, View
 from postroom.core.threads import TurnFilter
+from postroom.core.verb import perform
 from postroom.model.message import payload_to_parts
 from postroom.model.query import Query
 from postroom.model.record import CONVERSATION, HAPPENED
 from postroom.model.thread import general_conversation, tag_conversation, thread_of
+from tests import conversing
 from tests.renaming import rename
 from tests.rooms import FakeClock, RoomFactory
 
@@ -27,14 +30,14 @@ ANN, BOB, EVE = map(agent_principal, ("ann", "bob", "eve"))
 
 
 def opened(room: Room, *members: str, **message: Any) -> str:
-    opening = ConversationRequest(
+    opening = OpenConversation(
         creator=members[0] if members else None, guests=tuple(Guest(agent=x) for x in members[1:]), **message
     )
-    return conversations.create(room.core, OWNER, opening).talk.id
+    return conversing.create(room.core, OWNER, opening).talk.id
 
 
 def say(room: Room, id: str, who: str, text: Any, caller: Any = OWNER, **more: Any) -> str:
-    return conversations.turn(room.core, caller, id, who, TurnRequest(body=payload_to_parts(text), **more)).id
+    return conversing.turn(room.core, caller, id, who, TakeTurn(body=payload_to_parts(text), **more)).id
 
 
 def names(view: View) -> list[str]:
@@ -56,9 +59,9 @@ def test_a_turn_reaches_everybody_else_and_is_the_same_after_a_restart(factory: 
     letter = say(room, id, "ann", "hello")
     assert inbox(room, "bob") == ["hello"]
     assert inbox(room, "carol") == ["you too", "hello"]
-    before = conversations.get_view(room.core, OWNER, id)
+    before = conversing.get_view(room.core, OWNER, id)
     factory.reopen()
-    after = conversations.get_view(factory.room().core, OWNER, id)
+    after = conversing.get_view(factory.room().core, OWNER, id)
     assert before == after
     assert (after.talk.subject, names(after), spoken(after)) == (
         "Sort", ["ann", "bob", "carol"], ["you too", "hello"],
@@ -71,10 +74,10 @@ def test_who_is_alone_takes_a_turn_that_disturbs_nobody(factory: RoomFactory) ->
     say(factory.room(), id, "ann", "anybody?")
     factory.reopen()
     room = factory.room()
-    assert ["anybody?"] == spoken(conversations.get_view(room.core, ANN, id))
+    assert ["anybody?"] == spoken(conversing.get_view(room.core, ANN, id))
     assert [] == inbox(room, "ann")
     room.sweep()
-    assert ["anybody?"] == spoken(conversations.get_view(room.core, OWNER, id))
+    assert ["anybody?"] == spoken(conversing.get_view(room.core, OWNER, id))
 
 
 def test_letters_alone_make_conversations_that_can_be_spoken_in(room: Room) -> None:
@@ -82,7 +85,7 @@ def test_letters_alone_make_conversations_that_can_be_spoken_in(room: Room) -> N
     room.mailbox("ann").send("bob", "2")
     for id in (tag_conversation("plan"), general_conversation()):
         say(room, id, "bob", "yes")
-        view = conversations.get_view(room.core, OWNER, id)
+        view = conversing.get_view(room.core, OWNER, id)
         assert (view.held, view.talk.status, names(view), len(view.letters)) == (None, "active", ["ann", "bob"], 2)
     assert inbox(room, "ann") == ["yes", "yes"]
 
@@ -98,15 +101,15 @@ def test_the_members_of_a_scope_who_got_a_broadcast_are_in_its_conversation(room
 def test_nobody_speaks_in_a_closed_conversation_until_it_is_reopened(room: Room) -> None:
     id = opened(room, "ann", "bob")
     for status in ("paused", "completed", "archived"):
-        assert conversations.close(room.core, OWNER, id, status).talk.status == status
-        assert conversations.close(room.core, OWNER, id, status).talk.closed_at is not None
+        assert conversing.close(room.core, OWNER, id, status).talk.status == status
+        assert conversing.close(room.core, OWNER, id, status).talk.closed_at is not None
         with pytest.raises(IllegalMove, match=status):
             say(room, id, "ann", "late")
     with pytest.raises(IllegalMove, match="legal from here: reopen"):
-        conversations.close(room.core, OWNER, id, "failed")
+        conversing.close(room.core, OWNER, id, "failed")
     with pytest.raises(Invalid):
-        conversations.close(room.core, OWNER, id, "nonsense")
-    view = conversations.reopen(room.core, BOB, id)
+        conversing.close(room.core, OWNER, id, "nonsense")
+    view = conversing.reopen(room.core, BOB, id)
     assert (view.talk.status, view.talk.closed_at) == ("active", None)
     say(room, id, "ann", "on")
     assert inbox(room, "bob") == ["on"]
@@ -115,21 +118,21 @@ def test_nobody_speaks_in_a_closed_conversation_until_it_is_reopened(room: Room)
 def test_who_joins_gets_later_turns_and_who_leaves_gets_none(room: Room, clock: FakeClock) -> None:
     id = opened(room, "ann", "bob")
     say(room, id, "ann", "1")
-    conversations.join(room.core, OWNER, id, "carol", "observer")
-    conversations.join(room.core, OWNER, id, "carol")
+    conversing.join(room.core, OWNER, id, "carol", "observer")
+    conversing.join(room.core, OWNER, id, "carol")
     clock.advance(1)
-    left = conversations.leave(room.core, BOB, id, "bob")
-    assert left == clock.wall == conversations.leave(room.core, OWNER, id, "bob")
+    left = conversing.leave(room.core, BOB, id, "bob")
+    assert left == clock.wall == conversing.leave(room.core, OWNER, id, "bob")
     say(room, id, "ann", "2")
     assert (inbox(room, "bob"), inbox(room, "carol")) == (["1"], ["2"])
     for caller in (BOB, OWNER):
         with pytest.raises(NotAllowed):
             say(room, id, "bob", "still here", caller)
-    view = conversations.join(room.core, BOB, id, "bob")
+    view = conversing.join(room.core, BOB, id, "bob")
     assert names(view) == ["ann", "bob", "carol"]
     assert ["observer"] == [seat.role for seat in view.seats if seat.agent == "carol"]
-    conversations.leave(room.core, OWNER, id, "stranger")
-    assert "stranger" not in names(conversations.get_view(room.core, OWNER, id))
+    conversing.leave(room.core, OWNER, id, "stranger")
+    assert "stranger" not in names(conversing.get_view(room.core, OWNER, id))
 
 
 def test_what_an_agent_may_not_see_is_as_if_it_were_not_there(room: Room) -> None:
@@ -138,24 +141,24 @@ def test_what_an_agent_may_not_see_is_as_if_it_were_not_there(room: Room) -> Non
     core = room.core
     for unseen in (id, "not-there"):
         verbs: list[Callable[[str], object]] = [
-            lambda x: conversations.get_view(core, EVE, x),
-            lambda x: conversations.join(core, EVE, x, "eve"),
-            lambda x: conversations.leave(core, EVE, x, "eve"),
-            lambda x: conversations.close(core, EVE, x),
-            lambda x: conversations.reopen(core, EVE, x),
-            lambda x: conversations.invite(core, EVE, x, Guest(agent="eve")),
-            lambda x: conversations.start_thread(core, EVE, x, root),
+            lambda x: conversing.get_view(core, EVE, x),
+            lambda x: conversing.join(core, EVE, x, "eve"),
+            lambda x: conversing.leave(core, EVE, x, "eve"),
+            lambda x: conversing.close(core, EVE, x),
+            lambda x: conversing.reopen(core, EVE, x),
+            lambda x: conversing.invite(core, EVE, x, Guest(agent="eve")),
+            lambda x: conversing.start_thread(core, EVE, x, root),
             lambda x: say(room, x, "eve", "hi", EVE),
         ]
         for verb in verbs:
             with pytest.raises(Missing, match="no conversation"):
                 verb(unseen)
-    assert [] == list(conversations.conversations(core, EVE, None, None))
+    assert [] == list(conversing.conversations(core, EVE, None, None))
     forgeries: list[Callable[[], object]] = [
-        lambda: conversations.join(core, EVE, id, "bob"),
-        lambda: conversations.leave(core, EVE, id, "bob"),
+        lambda: conversing.join(core, EVE, id, "bob"),
+        lambda: conversing.leave(core, EVE, id, "bob"),
         lambda: say(room, id, "bob", "forged", EVE),
-        lambda: conversations.create(core, EVE, ConversationRequest(creator="bob")),
+        lambda: conversing.create(core, EVE, OpenConversation(creator="bob")),
     ]
     for forged in forgeries:
         with pytest.raises(NotAllowed):
@@ -166,12 +169,12 @@ def test_an_agent_sees_only_turns_it_sent_or_received(room: Room) -> None:
     id = opened(room, "ann", "bob")
     say(room, id, "ann", "early")
     room.mailbox("ann").send("dave", "aside", conversation_id=id)
-    conversations.invite(room.core, ANN, id, Guest(agent="eve", role="observer"))
+    conversing.invite(room.core, ANN, id, Guest(agent="eve", role="observer"))
     say(room, id, "bob", "late", BOB)
-    assert ["late"] == spoken(conversations.get_view(room.core, EVE, id))
-    assert ["early", "late"] == spoken(conversations.get_view(room.core, BOB, id))
-    assert ["ann", "bob", "eve"] == names(conversations.get_view(room.core, EVE, id))  # nothing tells them of dave
-    assert ["early", "aside", "late"] == spoken(conversations.get_view(room.core, OWNER, id))
+    assert ["late"] == spoken(conversing.get_view(room.core, EVE, id))
+    assert ["early", "late"] == spoken(conversing.get_view(room.core, BOB, id))
+    assert ["ann", "bob", "eve"] == names(conversing.get_view(room.core, EVE, id))  # nothing tells them of dave
+    assert ["early", "aside", "late"] == spoken(conversing.get_view(room.core, OWNER, id))
     assert inbox(room, "dave") == ["aside"]
 
 
@@ -182,13 +185,13 @@ def test_a_letter_of_ones_own_lets_nobody_into_a_conversation(room: Room, to: st
     id = opened(room, "ann", "bob", subject="Private", metadata={"secret": 1})
     root = room.mailbox("eve").send(to, "let me in", conversation_id=id).id
     verbs: list[Callable[[], object]] = [
-        lambda: conversations.join(core, EVE, id, "eve"),
-        lambda: conversations.leave(core, EVE, id, "eve"),
-        lambda: conversations.close(core, EVE, id),
-        lambda: conversations.reopen(core, EVE, id),
-        lambda: conversations.invite(core, EVE, id, Guest(agent="eve")),
-        lambda: conversations.start_thread(core, EVE, id, root),
-        lambda: conversations.create(core, EVE, ConversationRequest(creator="eve", parent=id)),
+        lambda: conversing.join(core, EVE, id, "eve"),
+        lambda: conversing.leave(core, EVE, id, "eve"),
+        lambda: conversing.close(core, EVE, id),
+        lambda: conversing.reopen(core, EVE, id),
+        lambda: conversing.invite(core, EVE, id, Guest(agent="eve")),
+        lambda: conversing.start_thread(core, EVE, id, root),
+        lambda: conversing.create(core, EVE, OpenConversation(creator="eve", parent=id)),
         lambda: say(room, id, "eve", "hi", EVE),
     ]
     for verb in verbs:
@@ -196,11 +199,11 @@ def test_a_letter_of_ones_own_lets_nobody_into_a_conversation(room: Room, to: st
             verb()
     for caller, speaker in ((ANN, "ann"), (BOB, "bob"), (OWNER, "ann")):
         say(room, id, speaker, "among us", caller)
-        assert "eve" not in names(conversations.get_view(core, caller, id))
-    (seen,) = [conversations.get_view(core, EVE, id)]
+        assert "eve" not in names(conversing.get_view(core, caller, id))
+    (seen,) = [conversing.get_view(core, EVE, id)]
     assert (["let me in"], "", {}) == (spoken(seen), seen.talk.subject, seen.talk.metadata)
     assert "ann" not in names(seen)
-    assert not conversations.is_notified(core, EVE, conversations.get_view(core, OWNER, id).talk)
+    assert not conversations.is_notified(core, EVE, conversing.get_view(core, OWNER, id).talk)
     assert "among us" not in inbox(room, "eve")
 
 
@@ -209,27 +212,27 @@ def test_who_is_in_a_conversation_lets_others_in_by_writing_to_them(room: Room) 
     id = opened(room, "ann", subject="Ours")
     room.mailbox("ann").send("bob", "1", conversation_id=id)
     room.mailbox("bob").send("eve", "2", conversation_id=id)
-    assert "Ours" == conversations.get_view(core, EVE, id).talk.subject
+    assert "Ours" == conversing.get_view(core, EVE, id).talk.subject
     say(room, id, "eve", "3", EVE)
     assert ["1"] == [text for text in inbox(room, "bob") if text != "3"]
     say(room, id, "ann", "4", ANN)
     assert "4" in inbox(room, "bob")
-    assert {"ann", "eve"} <= {*names(conversations.join(core, EVE, id, "eve"))}
+    assert {"ann", "eve"} <= {*names(conversing.join(core, EVE, id, "eve"))}
 
 
 def test_nobody_takes_over_a_conversation_that_only_letters_tell_of(room: Room) -> None:
     core = room.core
     room.mailbox("ann").send("bob", "1", conversation_id="c-1")
     room.mailbox("eve").send("eve", "mine?", conversation_id="c-1")
-    for verb in (conversations.close, conversations.reopen):
+    for verb in (conversing.close, conversing.reopen):
         with pytest.raises(Missing):
             verb(core, EVE, "c-1")
     with pytest.raises(Missing):
-        conversations.join(core, EVE, "c-1", "eve")
+        conversing.join(core, EVE, "c-1", "eve")
     with pytest.raises(IdTaken):
-        conversations.create(core, EVE, ConversationRequest(id="c-1", creator="eve"))
-    conversations.close(core, BOB, "c-1")
-    assert ("completed", "ann") == _status(conversations.get_view(core, ANN, "c-1"))
+        conversing.create(core, EVE, OpenConversation(id="c-1", creator="eve"))
+    conversing.close(core, BOB, "c-1")
+    assert ("completed", "ann") == _status(conversing.get_view(core, ANN, "c-1"))
 
 
 def _status(view: View) -> tuple[str, str]:
@@ -246,9 +249,9 @@ def test_who_is_spoken_for_by_the_operator_is_in_the_conversation_from_then_on(r
 def test_hidden_recipients_stay_hidden(room: Room) -> None:
     room.mailbox("ann").send("bob", "1", bcc="eve", conversation_id="c-1")
     for caller in (OWNER, ANN, BOB, EVE):
-        assert ["ann", "bob"] == names(conversations.get_view(room.core, caller, "c-1"))
-    assert conversations.get_view(room.core, BOB, "c-1").letters[0].recipients == (
-        conversations.get_view(room.core, OWNER, "c-1").letters[0].recipients
+        assert ["ann", "bob"] == names(conversing.get_view(room.core, caller, "c-1"))
+    assert conversing.get_view(room.core, BOB, "c-1").letters[0].recipients == (
+        conversing.get_view(room.core, OWNER, "c-1").letters[0].recipients
     )
     say(room, "c-1", "bob", "2", BOB)
     assert inbox(room, "eve") == ["1"]
@@ -258,7 +261,7 @@ def test_hidden_recipients_stay_hidden(room: Room) -> None:
 
 def test_a_turn_may_be_for_some_alone(room: Room) -> None:
     id = opened(room, "ann", "bob", "carol")
-    conversations.invite(room.core, OWNER, id, Guest(agent="mod", role="moderator"))
+    conversing.invite(room.core, OWNER, id, Guest(agent="mod", role="moderator"))
     say(room, id, "ann", "b", visibility={"type": "participants", "ids": ["bob", "stranger"]})
     say(room, id, "ann", "m", visibility={"type": "role", "roles": ["moderator"]})
     say(room, id, "ann", "p", visibility={"type": "private"})
@@ -274,14 +277,14 @@ def test_replies_and_threads(factory: RoomFactory) -> None:
     id = opened(room, "ann", "bob")
     root = say(room, id, "ann", "q")
     answer = say(room, id, "bob", "a", reply_to=root)
-    conversations.join(room.core, OWNER, id, "carol")
+    conversing.join(room.core, OWNER, id, "carol")
     late = say(room, id, "carol", "me too", reply_to=root)  # which she never got: no letter passes it on
-    opened_thread = conversations.start_thread(room.core, OWNER, id, answer, subject="Side")
+    opened_thread = conversing.start_thread(room.core, OWNER, id, answer, subject="Side")
     inside = say(room, id, "ann", "aside", thread=opened_thread.id)
-    again = conversations.start_thread(room.core, ANN, id, answer, parent=opened_thread.id)
+    again = conversing.start_thread(room.core, ANN, id, answer, parent=opened_thread.id)
     assert again.id != opened_thread.id == f"thread-{answer}"
     factory.reopen()
-    view = conversations.get_view(factory.room().core, OWNER, id)
+    view = conversing.get_view(factory.room().core, OWNER, id)
     assert [s.id for s in view.strands] == [f"thread-{root}", opened_thread.id, again.id]
     threads = {letter.id: thread_of(letter) for letter in view.letters}
     assert threads == {
@@ -292,8 +295,8 @@ def test_replies_and_threads(factory: RoomFactory) -> None:
     with pytest.raises(Missing, match="no thread"):
         say(room, id, "ann", "x", thread="thread-nowhere")
     with pytest.raises(Missing, match="no turn"):
-        conversations.start_thread(room.core, ANN, id, "nowhere")
-    assert "nowhere" == conversations.start_thread(room.core, OWNER, id, "nowhere").root  # as agent-inbox does
+        conversing.start_thread(room.core, ANN, id, "nowhere")
+    assert "nowhere" == conversing.start_thread(room.core, OWNER, id, "nowhere").root  # as agent-inbox does
     with pytest.raises(Missing, match="no turn"):  # she joined after it
         say(room, id, "carol", "x", agent_principal("carol"), reply_to=root)
 
@@ -303,7 +306,7 @@ def test_many_may_join_one_after_another_and_answer(room: Room) -> None:
     id = opened(room, "ann")
     last = say(room, id, "ann", "0")
     for number in range(6):
-        conversations.join(room.core, OWNER, id, f"agent-{number}")
+        conversing.join(room.core, OWNER, id, f"agent-{number}")
         last = say(room, id, f"agent-{number}", str(number), reply_to=last)
     assert len(inbox(room, "ann")) == 6
 
@@ -312,29 +315,27 @@ def test_a_conversation_of_others_cannot_be_opened_under_them(room: Room) -> Non
     room.mailbox("ann").send("bob", "1", conversation_id="c-1")
     for taken in ("c-1", tag_conversation("plan")):
         with pytest.raises(IdTaken):
-            conversations.create(room.core, EVE, ConversationRequest(id=taken))
-    conversations.create(room.core, ANN, ConversationRequest(id="c-1", subject="Ours"))
+            conversing.create(room.core, EVE, OpenConversation(id=taken))
+    conversing.create(room.core, ANN, OpenConversation(id="c-1", subject="Ours"))
     with pytest.raises(IdTaken):
-        conversations.create(room.core, OWNER, ConversationRequest(id="c-1"))
+        conversing.create(room.core, OWNER, OpenConversation(id="c-1"))
     with pytest.raises(Invalid, match="catch-all"):
-        conversations.create(room.core, OWNER, ConversationRequest(id=general_conversation()))
-    assert conversations.get_view(room.core, BOB, "c-1").talk.subject == "Ours"
+        conversing.create(room.core, OWNER, OpenConversation(id=general_conversation()))
+    assert conversing.get_view(room.core, BOB, "c-1").talk.subject == "Ours"
 
 
 def test_the_first_turn_is_in_the_commit_that_opens_the_conversation(room: Room) -> None:
-    first = TurnRequest(body=payload_to_parts("go"))
-    opening = ConversationRequest(creator="ann", guests=(Guest(agent="bob"),))
-    view = conversations.create(room.core, ANN, opening, first)
+    first = TakeTurn(body=payload_to_parts("go"))
+    opening = OpenConversation(creator="ann", guests=(Guest(agent="bob"),))
+    view = conversing.create(room.core, ANN, replace(opening, first=first))
     assert (spoken(view), inbox(room, "bob")) == (["go"], ["go"])
     room.mailbox("bob").block("ann")
     with pytest.raises(NotAllowed):
-        conversations.create(
-            room.core, OWNER, ConversationRequest(id="c-2", creator="ann", guests=opening.guests), first
-        )
+        conversing.create(room.core, OWNER, replace(opening, id="c-2", first=first))
     with pytest.raises(Missing):
-        conversations.get_view(room.core, OWNER, "c-2")
+        conversing.get_view(room.core, OWNER, "c-2")
     with pytest.raises(NotAllowed):  # and nobody is drawn into a conversation by whom they blocked
-        conversations.create(room.core, ANN, opening)
+        conversing.create(room.core, ANN, opening)
 
 
 def test_names_are_checked_before_they_take_a_seat(room: Room) -> None:
@@ -348,44 +349,44 @@ def test_names_are_checked_before_they_take_a_seat(room: Room) -> None:
         (3, Invalid),
     ):
         with pytest.raises(error):
-            conversations.invite(room.core, OWNER, id, Guest(agent=wrong))
+            conversing.invite(room.core, OWNER, id, Guest(agent=wrong))
 
 
 def test_the_human_has_one_seat_whatever_they_are_called(room: Room) -> None:
     id = opened(room, "ceo", "bob")
-    conversations.join(room.core, OWNER, id, "user")
+    conversing.join(room.core, OWNER, id, "user")
     say(room, id, "User", "do it")
     assert (["human", "bob"], ["do it"]) == (
-        names(conversations.get_view(room.core, OWNER, id)),
+        names(conversing.get_view(room.core, OWNER, id)),
         inbox(room, "bob"),
     )
-    conversations.leave(room.core, OWNER, id, "user")
-    assert ["bob"] == names(conversations.get_view(room.core, OWNER, id))
+    conversing.leave(room.core, OWNER, id, "user")
+    assert ["bob"] == names(conversing.get_view(room.core, OWNER, id))
 
 
 def test_a_conversation_is_bounded(factory: RoomFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     room = factory.room(max_recipients=2)
     id = opened(room, "ann", "bob")
     with pytest.raises(TooLarge, match="participants"):
-        conversations.join(room.core, OWNER, id, "carol")
+        conversing.join(room.core, OWNER, id, "carol")
     root = say(room, id, "ann", "1")
     monkeypatch.setattr(conversations, "MOST_STRANDS", 1)
-    conversations.start_thread(room.core, OWNER, id, root)
+    conversing.start_thread(room.core, OWNER, id, root)
     with pytest.raises(TooLarge, match="threads"):
-        conversations.start_thread(room.core, OWNER, id, root)
+        conversing.start_thread(room.core, OWNER, id, root)
     with pytest.raises(Invalid, match="the first turn"):
-        conversations.create(room.core, OWNER, ConversationRequest(), TurnRequest(body=["x"]))
+        conversing.create(room.core, OWNER, OpenConversation(first=TakeTurn(body=["x"])))
     with pytest.raises(Invalid, match="type of conversation"):
-        conversations.create(room.core, OWNER, ConversationRequest(type="party"))
+        conversing.create(room.core, OWNER, OpenConversation(type="party"))
 
 
 def test_a_turn_sent_twice_with_one_key_is_one_turn(room: Room) -> None:
     id = opened(room, "ann", "bob")
     first = say(room, id, "ann", "1", key="k")
-    conversations.join(room.core, OWNER, id, "carol")
-    conversations.close(room.core, OWNER, id)
+    conversing.join(room.core, OWNER, id, "carol")
+    conversing.close(room.core, OWNER, id)
     assert first == say(room, id, "ann", "1", key="k")
-    assert 1 == len(conversations.get_view(room.core, OWNER, id).letters)
+    assert 1 == len(conversing.get_view(room.core, OWNER, id).letters)
 
 
 def test_a_seat_follows_its_owner_to_another_name(room: Room) -> None:
@@ -394,7 +395,7 @@ def test_a_seat_follows_its_owner_to_another_name(room: Room) -> None:
     rename(room, "bob", "robert")
     say(room, id, "ann", "2")
     assert inbox(room, "robert") == ["2"]
-    view = conversations.get_view(room.core, agent_principal("robert"), id)
+    view = conversing.get_view(room.core, agent_principal("robert"), id)
     assert (names(view), spoken(view)) == (["ann", "robert"], ["1", "2"])
 
 
@@ -409,7 +410,7 @@ def test_conversations_are_listed_by_their_last_sign(room: Room, clock: FakeCloc
     tagged = tag_conversation("plan", "team")
 
     def ids(caller: Any, scope: str | None = None, after: str | None = None) -> list[str]:
-        return [view.talk.id for view in conversations.conversations(room.core, caller, scope, after)]
+        return [view.talk.id for view in conversing.conversations(room.core, caller, scope, after)]
 
     assert ids(OWNER) == ["c-1", "c-3", tagged]
     assert ids(BOB) == ["c-1", tagged]
@@ -424,13 +425,13 @@ def test_a_summary_counts_and_lists(room: Room, clock: FakeClock) -> None:
     core = room.core
     assert (
         "0 turns, 2 participants, 0 threads; active."
-        == core_threads.summary(core, conversations.get_view(core, OWNER, id), TurnFilter()).text
+        == core_threads.summary(core, conversing.get_view(core, OWNER, id), TurnFilter()).text
     )
     root = say(room, id, "ann", "1")
     clock.advance(60)
     say(room, id, "bob", {"n": 2}, reply_to=root, content_type="data")
     say(room, id, "ann", {"type": "tool", "x": 1}, content_type="tool")
-    found = core_threads.summary(core, conversations.get_view(core, OWNER, id), TurnFilter())
+    found = core_threads.summary(core, conversing.get_view(core, OWNER, id), TurnFilter())
     assert (found.turns, found.speakers) == (3, {"ann": 2, "bob": 1})
     assert found.content_types == {"text": 1, "data": 1, "tool": 1}
     assert found.text == (
@@ -449,7 +450,7 @@ def test_turns_are_picked_by_place_time_thread_speaker_and_type(room: Room, cloc
         reply = {"reply_to": ids[0]} if number == 2 else {}
         ids.append(say(room, id, who, str(number), content_type="x-n" if number == 3 else "text", **reply))
         times.append(clock.wall)
-    view = conversations.get_view(room.core, OWNER, id)
+    view = conversing.get_view(room.core, OWNER, id)
 
     def picked(**wanted: Any) -> list[str]:
         return [letter.text for letter in core_threads.filter_turns(room.core, view, TurnFilter(**wanted))]
@@ -463,14 +464,12 @@ def test_turns_are_picked_by_place_time_thread_speaker_and_type(room: Room, cloc
     assert picked(content_types=("x-n",)) == ["3"]
     with pytest.raises(Missing):
         picked(after="nowhere")
-    assert core_threads.page([1, 2, 3], 2) == ([1, 2], True)
-    assert core_threads.page([1, 2], 2) == ([1, 2], False) == core_threads.page([1, 2], None)
 
 
 def test_presence_comes_from_the_directory(room: Room) -> None:
     id = opened(room, "ann", "bob")
     room.mailbox("ann").register()
-    found = core_threads.presence(room.core, conversations.get_view(room.core, BOB, id))
+    found = core_threads.presence(room.core, conversing.get_view(room.core, BOB, id))
     assert [(one.seat.agent, one.presence) for one in found] == [("ann", "active"), ("bob", "unknown")]
 
 
@@ -483,9 +482,9 @@ def test_who_is_nobodys_agent_sees_and_opens_nothing(room: Room) -> None:
     opened(room)
     nobody = Principal("nobody")
     verbs: list[Callable[[], object]] = [
-        lambda: conversations.recent_letters(room.core, nobody, None, 10),
-        lambda: list(conversations.conversations(room.core, nobody, None, None)),
-        lambda: conversations.create(room.core, nobody, ConversationRequest()),
+        lambda: perform(room.core, nobody, RecentLetters(limit=10)),
+        lambda: list(conversing.conversations(room.core, nobody, None, None)),
+        lambda: conversing.create(room.core, nobody, OpenConversation()),
     ]
     for verb in verbs:
         with pytest.raises(NotAllowed):
@@ -494,16 +493,16 @@ def test_who_is_nobodys_agent_sees_and_opens_nothing(room: Room) -> None:
 
 def test_registration_joins_no_conversation(room: Room) -> None:
     room.mailbox("ann").register(scopes=["team"])
-    assert [] == list(conversations.conversations(room.core, OWNER, None, None))
+    assert [] == list(conversing.conversations(room.core, OWNER, None, None))
 
 
 def test_the_numbered_past_says_what_happened_and_nothing_is_kept_of_it(factory: RoomFactory) -> None:
     room = factory.room()
     start = room.cursor()
     id = opened(room, "ann", "bob", id="c-1")
-    conversations.close(room.core, ANN, id)
-    conversations.close(room.core, ANN, id)
-    conversations.reopen(room.core, OWNER, id)
+    conversing.close(room.core, ANN, id)
+    conversing.close(room.core, ANN, id)
+    conversing.reopen(room.core, OWNER, id)
     factory.reopen()
     changes, _ = factory.room().changes(start)
     results = [(change.key or "").rsplit(" ", 1)[0] for change in changes if change.kind == HAPPENED]
@@ -522,10 +521,10 @@ def test_conversations_travel_with_the_room(factory: RoomFactory, empty_room: Ro
     room = factory.room()
     id = opened(room, "ann", "bob", subject="Sort", metadata={"n": 1})
     say(room, id, "ann", "1")
-    conversations.start_thread(room.core, OWNER, id, conversations.get_view(room.core, OWNER, id).letters[0].id)
-    conversations.close(room.core, OWNER, id)
+    conversing.start_thread(room.core, OWNER, id, conversing.get_view(room.core, OWNER, id).letters[0].id)
+    conversing.close(room.core, OWNER, id)
     empty_room.load(list(room.export()))
-    assert conversations.get_view(room.core, OWNER, id) == conversations.get_view(empty_room.core, OWNER, id)
+    assert conversing.get_view(room.core, OWNER, id) == conversing.get_view(empty_room.core, OWNER, id)
 
 
 @pytest.fixture
@@ -552,7 +551,7 @@ def test_many_at_once_lose_no_seat_and_no_turn_comes_after_the_end(factory: Room
 
     def enter(first: int) -> None:
         for number in range(first, first + 5):
-            conversations.join(room.core, OWNER, id, f"agent-{number}")
+            conversing.join(room.core, OWNER, id, f"agent-{number}")
 
     def talk(who: str) -> None:
         with suppress(IllegalMove):
@@ -560,16 +559,16 @@ def test_many_at_once_lose_no_seat_and_no_turn_comes_after_the_end(factory: Room
                 say(room, id, who, str(number))
 
     def end() -> None:
-        while len(conversations.get_view(room.core, OWNER, id).letters) < 5:
+        while len(conversing.get_view(room.core, OWNER, id).letters) < 5:
             time.sleep(0.001)
-        conversations.close(room.core, OWNER, id)
+        conversing.close(room.core, OWNER, id)
 
     with ThreadPoolExecutor(5) as pool:
         for done in [pool.submit(enter, 0), pool.submit(enter, 5)]:
             done.result()
         for done in [pool.submit(talk, "ann"), pool.submit(talk, "bob"), pool.submit(end)]:
             done.result()
-    assert {f"agent-{n}" for n in range(10)} <= set(names(conversations.get_view(room.core, OWNER, id)))
+    assert {f"agent-{n}" for n in range(10)} <= set(names(conversing.get_view(room.core, OWNER, id)))
     changes, _ = factory.store.changes(start, 10_000)
     (closed,) = [change.number for change in changes if " completed " in (change.key or "")]
     assert closed > max(change.number for change in changes if change.what == "posted")

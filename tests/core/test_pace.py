@@ -12,10 +12,11 @@ from postroom import Letter, Mailbox, Room, TooFast, draft
 from postroom.core import messages, outbox
 from postroom.core.arrivals import accept_together
 from postroom.core.authorize import OWNER
-from postroom.core.conversations import ConversationRequest, Guest, TurnRequest, create, turn
+from postroom.core.conversations import Guest, OpenConversation, TakeTurn
 from postroom.settings import Settings
 from postroom.store.sqlite.store import SqliteStore
 from tests.conftest import LONG
+from tests.conversing import create, turn
 from tests.core.peering import know_peer
 from tests.core.test_arriving import FAR, arrival, bring, letter, refusal
 from tests.rooms import FakeClock, RoomFactory
@@ -41,7 +42,7 @@ def by_conversation(mailbox: Mailbox, got: Letter) -> object:
 
 
 def by_turn(mailbox: Mailbox, _: Letter) -> object:
-    return turn(mailbox.core, OWNER, "conv-1", mailbox.name, TurnRequest(body=["re"]))
+    return turn(mailbox.core, OWNER, "conv-1", mailbox.name, TakeTurn(body=["re"]))
 
 
 ANSWERS: dict[str, tuple[Answer, dict[str, Any]]] = {
@@ -63,7 +64,7 @@ def team(tmp_path: Path, clock: FakeClock) -> Iterator[Room]:
     for name in agents():
         room.mailbox(name).register(scopes=[TEAM])
     guests = tuple(Guest(agent=name) for name in agents())
-    create(room.core, OWNER, ConversationRequest(id="conv-1", scope=TEAM, creator="agent-0", guests=guests[1:]))
+    create(room.core, OWNER, OpenConversation(id="conv-1", scope=TEAM, creator="agent-0", guests=guests[1:]))
     yield room
     store.close()
 

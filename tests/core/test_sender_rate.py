@@ -14,6 +14,7 @@ from postroom.core import conversations
 from postroom.core.authorize import OWNER, agent_principal
 from postroom.core.core import MANY_SENDERS, SenderRates
 from postroom.settings import SERVICE_DEFAULTS, load_settings
+from tests import conversing
 from tests.rooms import FakeClock, RoomFactory
 
 BURST = 3
@@ -98,13 +99,14 @@ def _ack_and_reply(room: Room) -> object:
 
 
 def _turn(room: Room) -> object:
-    saying = conversations.TurnRequest(body=["x"])
-    return conversations.turn(room.core, OWNER, "talk", "ann", saying)
+    saying = conversations.TakeTurn(body=["x"])
+    return conversing.turn(room.core, OWNER, "talk", "ann", saying)
 
 
 def _open_talk(room: Room) -> object:
-    opening = conversations.ConversationRequest(id="second", creator="ann", guests=())
-    return conversations.create(room.core, OWNER, opening, conversations.TurnRequest(body=["x"]))
+    first = conversations.TakeTurn(body=["x"])
+    opening = conversations.OpenConversation(id="second", creator="ann", first=first)
+    return conversing.create(room.core, OWNER, opening)
 
 
 VERBS: dict[str, Callable[[Room], object]] = {
@@ -129,10 +131,10 @@ def test_every_verb_that_writes_a_letter_is_counted(factory: RoomFactory, verb: 
     free = factory.room()
     free.mailbox("bob").register(scopes=["team"])
     free.mailbox("bob").give_task("ann", "a task that ann was given")
-    conversations.create(
+    conversing.create(
         free.core,
         OWNER,
-        conversations.ConversationRequest(id="talk", creator="ann", guests=(conversations.Guest(agent="bob"),)),
+        conversations.OpenConversation(id="talk", creator="ann", guests=(conversations.Guest(agent="bob"),)),
     )
     paced = factory.room(sender_rate=1, sender_burst=1)
     paced.mailbox("ann").send("sink", "this was all")

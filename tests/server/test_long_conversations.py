@@ -20,6 +20,7 @@ from postroom.server import mail
 from postroom.server.broker import Broker
 from postroom.server.callers import Caller
 from postroom.server.executor import Executor
+from tests import conversing
 from tests.formats.asking import ask
 from tests.server.test_executor import opened, run, until
 
@@ -63,7 +64,7 @@ def test_who_hears_of_a_long_conversation_is_found_out_beside_the_loop(
             subscribed(executor, broker, "joe", stranger)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(conversations, "is_notified", noted)
-            await executor.run_slow(lambda: conversations.join(executor.core, OWNER, LONG, "zoe"))
+            await executor.run_slow(lambda: conversing.join(executor.core, OWNER, LONG, "zoe"))
             await until(1, result)
             room_of(executor.core, OWNER).mailbox("ann").send("joe", "x")
             await until(2, stranger)
@@ -94,8 +95,8 @@ def test_a_conversation_that_is_opened_over_many_letters_is_reported_beside_the_
             monkeypatch.setattr(
                 conversations, "view_of", noted
             )  # what tells of it asks there, and who opens it does not
-            opening = conversations.ConversationRequest(id=LONG)
-            await executor.run_slow(lambda: conversations.create(executor.core, OWNER, opening))
+            opening = conversations.OpenConversation(id=LONG)
+            await executor.run_slow(lambda: conversing.create(executor.core, OWNER, opening))
             await until(1, result)
             assert ["mail.created"] == result
             broker.close()
@@ -119,7 +120,7 @@ def test_what_is_emitted_meanwhile_is_received_after_it(tmp_path: Path, monkeypa
             subscribed(executor, broker, "eve", result)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(conversations, "is_notified", slow)
-            await executor.run_slow(lambda: conversations.join(executor.core, OWNER, LONG, "zoe"))
+            await executor.run_slow(lambda: conversing.join(executor.core, OWNER, LONG, "zoe"))
             await asyncio.sleep(0.05)
             broker.publish({"event": {"type": "build.done"}}, "ann")
             await asyncio.sleep(0.02)
@@ -144,9 +145,9 @@ def test_a_long_conversation_is_read_once_to_be_changed(tmp_path: Path, monkeypa
 
         monkeypatch.setattr(type(store), "letters", counted)
         for verb, words in (
-            (conversations.join, (LONG, "zoe")),
-            (conversations.close, (LONG,)),
-            (conversations.reopen, (LONG,)),
+            (conversing.join, (LONG, "zoe")),
+            (conversing.close, (LONG,)),
+            (conversing.reopen, (LONG,)),
         ):
             read[0] = 0
             verb(room.core, OWNER, *words)
@@ -158,7 +159,7 @@ def test_names_are_looked_up_once_however_often_they_are_written(
 ) -> None:
     with postroom.open(tmp_path / "room.db", durability="process") as room:
         talk_much(room)
-        conversations.join(room.core, OWNER, LONG, "zoe")
+        conversing.join(room.core, OWNER, LONG, "zoe")
         store = room.core.store
         request, records = [0], type(store).records
 
@@ -168,7 +169,7 @@ def test_names_are_looked_up_once_however_often_they_are_written(
 
         monkeypatch.setattr(type(store), "records", counted)
         assert {"ann", "bob", "eve", "zoe"} == {
-            seat.agent for seat in conversations.get_view(room.core, OWNER, LONG).seats
+            seat.agent for seat in conversing.get_view(room.core, OWNER, LONG).seats
         }
         assert request[0] < 50
 
@@ -179,8 +180,8 @@ def test_the_circle_of_a_long_conversation_is_that_of_all_its_letters(tmp_path: 
         talk_much(room)
         room.mailbox("eve").send("kim", "come in", conversation_id=LONG)
         room.mailbox("mallory").send("trudy", "x", conversation_id=LONG)
-        conversations.join(room.core, OWNER, LONG, "ann")
-        talk = conversations.get_view(room.core, OWNER, LONG).talk
+        conversing.join(room.core, OWNER, LONG, "ann")
+        talk = conversing.get_view(room.core, OWNER, LONG).talk
         assert {"ann", "bob", "eve", "kim"} == conversations.members_of(room.core, talk) - {""}
         for name, is_in in {"kim": True, "eve": True, "trudy": False, "mallory": False, "joe": False}.items():
             assert is_in == conversations.is_notified(room.core, agent_principal(name), talk), name

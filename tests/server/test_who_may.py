@@ -17,9 +17,9 @@ import pytest
 
 import postroom
 from postroom import NotAllowed, PostroomError, Room
-from postroom.core import agents, conversations, inbox, tokens
+from postroom.core import agents, inbox, tokens
 from postroom.core.authorize import NEEDS, OWNER, RULES, SCOPES, SOCKET, Principal
-from postroom.core.conversations import ConversationRequest, Guest
+from postroom.core.conversations import Guest, OpenConversation
 from postroom.core.verb import Verb, from_params, parameters, perform
 from postroom.formats.map import FEDERATION
 from postroom.map.table import MAP
@@ -37,6 +37,7 @@ from postroom.server.inbox_actions import ACTIONS
 from postroom.server.mail import MAIL
 from postroom.server.protocol import Action, Request, Step, wire_verbs
 from postroom.server.requests import SessionVerb
+from tests import conversing
 from tests.renaming import rename
 
 METHODS: dict[str, type[Verb]] = {f"action {name}": row for name, row in ACTIONS.items()} | {
@@ -99,8 +100,8 @@ class Filled:
         held.fail("no", retry=False)
         self.letter = bob.send("alice", WORD, subject=WORD, thread_tag="tag").id
         self.task = bob.give_task("alice", WORD).id
-        opening = ConversationRequest(id=TALK, creator="alice", guests=(Guest(agent="bob"),), subject=WORD)
-        conversations.create(core, OWNER, opening)
+        opening = OpenConversation(id=TALK, creator="alice", guests=(Guest(agent="bob"),), subject=WORD)
+        conversing.create(core, OWNER, opening)
         self.turn = alice.send("bob", WORD, conversation_id=TALK).id
         room.save_template("plain", body="hello")
         perform(core, OWNER, agents.CreateScope(agent_id="alice", scope_id="team"))

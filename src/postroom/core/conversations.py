@@ -20,7 +20,8 @@ recipients would count as settled, and the janitor would delete it.)
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, field
@@ -51,16 +52,16 @@ from ..model.thread import (
 )
 from ..model.values import check_label, check_line, check_object
 from . import addressing, messages
-from .authorize import authorize
 from .compose import LONGEST_SUBJECT, Draft
 from .core import find_record, put_record
+from .inbox import Messages
 from .names import current_name, name_resolver, seen_by
+from .verb import Verb, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from datetime import datetime
+    from collections.abc import Iterable, Sequence
 
-    from ..store.protocol import Post, Put, Write
+    from ..store.protocol import Post, Write
     from .authorize import Principal
     from .core import Core
 
@@ -106,10 +107,64 @@ def reader_of(principal: Principal) -> str | None:
     return principal.agent or _NOBODY
 
 
-def get_view(core: Core, caller: Principal, id: str) -> View:
+class ConversationVerb(Verb, kw_only=True):
+    """A request about one conversation, for the agent that is calling."""
+
+    conversation: str
+
+    def owners(self, _core: Core, principal: Principal) -> list[str | None]:
+        return [principal.agent]
+
+
+@verb("view_conversation", View, action="talks", writes=False, local=True)
+class ViewConversation(ConversationVerb, kw_only=True):
     """Return a conversation as the caller may see it; Missing if there is none or the caller may not see it."""
-    authorize(caller, "talks", caller.agent)
-    return view_of(core, reader_of(caller), id)
+
+    def run(self, core: Core, principal: Principal) -> View:
+        return view_of(core, reader_of(principal), self.conversation)
+
+
+@verb("view_conversations", Iterator, action="talks", writes=False, local=True)
+class ViewConversations(Verb, kw_only=True):
+    """Yield the conversations that the caller may see, the most recently active first."""
+
+    scope: str | None = None
+    after: str | None = None  # the id of the one from which to continue
+
+    def owners(self, _core: Core, principal: Principal) -> list[str | None]:
+        return [principal.agent]
+
+    def run(self, core: Core, principal: Principal) -> Iterator[View]:
+        order = _by_activity(core, reader_of(principal), self.scope)
+        if self.after is not None:
+            if self.after not in order:
+                raise Invalid(f"there is no conversation {self.after!a} to go on from", field="cursor")
+            del order[: order.index(self.after) + 1]
+        return _views(core, reader_of(principal), order)
+
+
+def _views(core: Core, reader: str | None, ids: list[str]) -> Iterator[View]:
+    for id in ids:
+        try:
+            yield view_of(core, reader, id)
+        except Missing:  # its last letter was deleted in the meantime
+            continue
+
+
+@verb("recent_letters", Messages, action="talks", writes=False, local=True)
+class RecentLetters(Verb, kw_only=True):
+    """Return the last letters of all conversations, the newest first."""
+
+    scope: str | None = None
+    limit: int
+
+    def owners(self, _core: Core, principal: Principal) -> list[str | None]:
+        return [principal.agent]
+
+    def run(self, core: Core, principal: Principal) -> Messages:
+        reader = reader_of(principal)
+        found = core.store.letters(LetterQuery(party=reader, scope=self.scope, order="newest", limit=self.limit))
+        return Messages([seen_by(core, letter.message, reader) for letter in found])
 
 
 def letters_of(core: Core, reader: str | None, id: str) -> list[Message]:
@@ -161,12 +216,6 @@ def is_notified(core: Core, principal: Principal, talk: ConversationRecord) -> b
 def is_long(core: Core, id: str) -> bool:
     """Return whether a conversation has more than PAGE letters, so that a view of it is slow."""
     return bool(core.store.letters(LetterQuery(conversation=id, skip=PAGE, limit=1)))
-
-
-def first_sender(core: Core, id: str) -> str:
-    """Return the sender of the first letter of a conversation; "" if there is none."""
-    first = core.store.letters(LetterQuery(conversation=id, limit=1))
-    return current_name(core, first[0].message.sender) if first else ""
 
 
 def members_of(core: Core, talk: ConversationRecord, *, until: str | None = None) -> set[str]:
@@ -249,24 +298,6 @@ def talk_from_letters(letters: Sequence[Message]) -> ConversationRecord:
     )
 
 
-def conversations(core: Core, caller: Principal, scope: str | None, after: str | None) -> Iterator[View]:
-    """Yield the conversations that a caller may see, the most recently active first.
-
-    `after` is the id of the one from which to continue.
-    """
-    authorize(caller, "talks", caller.agent)
-    order = _by_activity(core, reader_of(caller), scope)
-    if after is not None:
-        if after not in order:
-            raise Invalid(f"there is no conversation {after!a} to go on from", field="cursor")
-        del order[: order.index(after) + 1]
-    for id in order:
-        try:
-            yield get_view(core, caller, id)
-        except Missing:  # its last letter was deleted in the meantime
-            continue
-
-
 def _by_activity(core: Core, reader: str | None, scope: str | None) -> list[str]:
     active: dict[str, datetime] = {}
     for record in core.store.records(CONVERSATION):
@@ -280,14 +311,6 @@ def _by_activity(core: Core, reader: str | None, scope: str | None) -> list[str]
             spoken = letter.message.created_at
             active[id] = max(active.get(id, spoken), spoken)
     return sorted(active, key=lambda name: (active[name], name), reverse=True)
-
-
-def recent_letters(core: Core, caller: Principal, scope: str | None, limit: int) -> list[Message]:
-    """Return the last letters of all conversations, the newest first."""
-    authorize(caller, "talks", caller.agent)
-    reader = reader_of(caller)
-    found = core.store.letters(LetterQuery(party=reader, scope=scope, order="newest", limit=limit))
-    return [seen_by(core, letter.message, reader) for letter in found]
 
 
 def turn_in(view: View, letter: str) -> Message:
@@ -360,6 +383,149 @@ def _visible_strands(
     return tuple(sorted([*replied.values(), *shown], key=lambda strand: strand.created_at))
 
 
+# Turns: letters from one participant to all others of a conversation.
+
+
+@verb("take_turn", Message, action="send", local=True)
+class TakeTurn(ConversationVerb, kw_only=True):
+    """Take a turn: send a letter that reaches all other participants or none."""
+
+    conversation: str = ""  # a first turn needs none: it opens its conversation
+    agent_id: str = ""
+    body: list[Any]  # parts
+    content_type: Any = "text"
+    shape: Shape = "content"
+    thread: Any = None
+    reply_to: Any = None  # a letter's id
+    source: Any = None
+    visibility: Any = None
+    metadata: Any = field(default_factory=dict)
+    priority: Any = None
+    subject: Any = None
+    key: Any = None
+
+    def owners(self, _core: Core, _principal: Principal) -> list[str | None]:
+        self.agent_id = check_agent(self.agent_id, "participant_id")
+        return [self.agent_id]
+
+    def run(self, core: Core, principal: Principal) -> Message:
+        id, name = self.conversation, self.agent_id
+        view = self._view(core, principal)
+        posts = [self.post(core, principal, view, name)]
+
+        def plan() -> Sequence[Write]:
+            nonlocal view
+            if _revision(core, id) != (view.held.revision if view.held else 0):
+                view = self._view(core, principal)
+                # An agent joined or left between the look and the commit: address the turn again.
+                posts[:] = [self.post(core, principal, view, name)]
+            if view.held is None or view.talk.seat(name) is not None or view.seat(name) is not None:
+                return posts
+            # An agent that takes a turn without a seat gets one by that.
+            talk, events = _with_seat(core, view, Guest(agent=name))
+            return [*_writes(talk, view, events, core.now().wall), *posts]
+
+        return messages.commit_posts(core, posts, plan)[0].message
+
+    def _view(self, core: Core, principal: Principal) -> View:
+        view = view_of(core, reader_of(principal), self.conversation)
+        if not view.is_inside:
+            raise missing_conversation(self.conversation)
+        return view
+
+    def post(self, core: Core, principal: Principal, view: View, participant: str) -> Post:
+        """Return the post of the turn, ready to be committed, or raise the reason why not."""
+        # A repeat is answered even if the conversation was closed since (G3).
+        first = None if self.key is None else core.store.sent(participant, self.key)
+        if first is None:
+            _check_open(view, participant, strict=not principal.operator)
+            audience = _audience(view, participant, self.visibility)
+        else:  # a repeated turn goes to the recipients of the first
+            audience = [r.address for r in first.message.recipients if r.address != participant]
+        parent = None if self.reply_to is None else turn_in(view, check_id(self.reply_to, "in_reply_to"))
+        _check_strand(view, self.thread, "thread_id")
+        is_named = general_scope(view.talk.id) is None  # letters without an id go to the catch-all of their scope
+        draft = Draft(
+            agent_id=participant,
+            to=audience or (participant,),
+            body=self.body,
+            extra={TURN_NOTE: to_plain(self._note(core, parent))},
+            metadata=self.metadata or {},
+            scope=view.talk.scope,
+            conversation_id=view.talk.id if is_named else None,
+            priority=self.priority,
+            subject=self.subject,
+            key=self.key,
+        )
+        # To a recipient without the letter that is answered, the answer would count as a relay and cost a hop.
+        if parent is not None and not addressing.without_copy(core, parent, [participant, *audience]):
+            draft.in_reply_to = parent.id
+        now = core.now().wall
+        post = messages.prepare_authorised(core, principal, draft, now)
+        if audience or not post.deliveries:
+            return post
+        # No other participant. The turn is kept in the participant's own mailbox, done already, so that it is
+        # part of the conversation.
+        done = ack(open_delivery(post.message, participant, "to", now), now, archive=True)
+        return replace(post, deliveries=(done,), quota=None)
+
+    def _note(self, core: Core, parent: Message | None) -> TurnNote:
+        depth = core.limits.max_depth
+        thread = self.thread
+        if thread is None and parent is not None:
+            thread = thread_of(parent) or f"{THREAD}{parent.id}"
+        return TurnNote(
+            content_type=check_label(self.content_type, "content_type"),
+            shape=self.shape,
+            thread=thread,
+            reply_to=None if parent is None else parent.id,
+            source=None if self.source is None else check_id(self.source, "source_message_id"),
+            visibility=None if self.visibility is None else check_object(self.visibility, "visibility", depth),
+        )
+
+
+def _check_strand(view: View, thread: Any, name: str) -> None:
+    """Raise Missing if the conversation has no such thread."""
+    if thread is not None and check_id(thread, name) not in {strand.id for strand in view.strands}:
+        raise Missing(f"no thread {thread!r} in this conversation", field="thread")
+
+
+def _check_open(view: View, participant: str, *, strict: bool) -> None:
+    """Raise an error unless the conversation is active and the participant has a seat.
+
+    If not `strict`, an agent that never left may take a turn without a seat, and gets one by that.
+    """
+    if view.talk.status != ACTIVE:
+        raise IllegalMove(f"the conversation is {view.talk.status}", field="conversation", hint="reopen it first")
+    gone = view.talk.seat(participant)
+    if view.seat(participant) is None and (strict or gone is not None):
+        raise NotAllowed(f"{participant!r} is not in this conversation", field="participant", hint="join it first")
+
+
+def _audience(view: View, participant: str, visibility: Any) -> list[str]:
+    """Return the other participants, narrowed by the `visibility` of the turn."""
+    others = [seat for seat in view.seats if seat.agent != participant]
+    if visibility is None:
+        return [seat.agent for seat in others]
+    if not isinstance(visibility, dict):
+        raise Invalid("must be an object", field="visibility")
+    kind = visibility.get("type")
+    if kind == "all":
+        return [seat.agent for seat in others]
+    if kind == "private":
+        return []
+    if kind not in {"participants", "role"}:
+        raise Invalid(
+            f"{str(kind)[:40]!a} is not a kind of visibility",
+            field="visibility",
+            hint="all, participants, role, private",
+        )
+    named = visibility.get("ids" if kind == "participants" else "roles")
+    if not isinstance(named, list):
+        raise Invalid("does not say for whom", field="visibility", hint="ids or roles, a list")
+    return [seat.agent for seat in others if (seat.agent if kind == "participants" else seat.role) in named]
+
+
 # Changes: open, join, leave, invite, close, reopen, open a thread.
 
 
@@ -371,151 +537,250 @@ class Guest(Struct, frozen=True, kw_only=True):
     permissions: Any = field(default_factory=dict)
 
 
-class ConversationRequest(Struct, frozen=True, kw_only=True):
-    """A conversation to be opened, as the caller described it. Nothing in it is checked yet."""
+@verb("open_conversation", View, action="join", local=True)
+class OpenConversation(Verb, kw_only=True):
+    """Open a conversation; with a first turn, both are one commit."""
 
     id: Any = None
     scope: Any = None
     subject: Any = None
     type: Any = None
     metadata: Any = None
-    creator: str | None = None  # the agent that opens it and gets the first seat
+    creator: str | None = None  # the agent that opens it and gets the first seat; by default the caller's
     parent: Any = None
     parent_turn: Any = None
     guests: tuple[Guest, ...] = ()
+    first: TakeTurn | None = None
+
+    def owners(self, _core: Core, principal: Principal) -> list[str | None]:
+        name = self.creator or principal.agent
+        # The seat is for an agent the caller may act as, not for anyone it names (G8).
+        self.creator = None if name is None else check_agent(name, "agent_id")
+        return [self.creator]
+
+    def run(self, core: Core, principal: Principal) -> View:
+        creator, reader = self.creator, reader_of(principal)
+        talk = self._talk(core, principal, creator)
+        view = View(talk=talk, held=None, letters=(), seats=talk.seats, strands=())
+        posts: list[Post] = []
+        if self.first is not None:
+            if creator is None:
+                hint = "the agent that takes the first turn"
+                raise Invalid("is missing", field="participant_id", hint=hint)
+            posts = [self.first.post(core, principal, view, creator)]
+
+        def plan() -> Sequence[Write]:
+            # Inside the commit: of two who open the same id, the second gets IdTaken.
+            _check_free(core, reader, talk.id)
+            events = [("created", creator or ""), *(("joined", seat.agent) for seat in talk.seats)]
+            return [*_writes(talk, view, events, talk.created_at), *posts]
+
+        messages.commit_posts(core, posts, plan)
+        return view_of(core, reader, talk.id)
+
+    def _talk(self, core: Core, principal: Principal, creator: str | None) -> ConversationRecord:
+        """Return the record of the new conversation, with all its seats."""
+        now = core.now().wall
+        kind = TYPES[0] if self.type is None else self.type
+        if kind not in TYPES:
+            raise Invalid("is not a type of conversation", field="type", hint=", ".join(TYPES))
+        id = f"conv-{core.ids.message()}" if self.id is None else check_id(self.id, "id")
+        if general_scope(id) is not None:
+            raise Invalid(f"{id!a} is the catch-all conversation of a scope, which cannot be opened", field="id")
+        talk = ConversationRecord(
+            id=id,
+            scope=DEFAULT_SCOPE if self.scope is None else check_scope(self.scope, "scope"),
+            created_at=now,
+            updated_at=now,
+            created_by=creator or "",
+            subject="" if self.subject is None else check_line(self.subject, "subject", LONGEST_SUBJECT),
+            type=kind,
+            parent=self._parent(core, reader_of(principal)),
+            parent_turn=None if self.parent_turn is None else check_id(self.parent_turn, "parent_turn_id"),
+            metadata=check_object(self.metadata or {}, "metadata", core.limits.max_depth),
+        )
+        for guest in (*([Guest(agent=creator, role="initiator")] if creator else ()), *self.guests):
+            if creator is not None and not principal.operator and guest.agent != creator:
+                addressing.check_guard_at(core, creator, _guest_name(core, guest))
+            view = View(talk=talk, held=None, letters=(), seats=talk.seats, strands=())
+            talk, _ = _with_seat(core, view, guest)
+        return talk
+
+    def _parent(self, core: Core, reader: str | None) -> str | None:
+        if self.parent is None:
+            return None
+        try:
+            return _view_to_change(core, reader, check_id(self.parent, "parent_conversation_id")).talk.id
+        except Missing as absent:
+            raise Missing(absent.message, field="parent_conversation") from None
 
 
-def create(core: Core, caller: Principal, request: ConversationRequest, first: TurnRequest | None = None) -> View:
-    """Open a conversation; with `first`, take its first turn in the same commit."""
-    authorize(caller, "converse", caller.agent)
-    name = request.creator or caller.agent
-    creator = None if name is None else check_agent(name, "agent_id")
-    # The seat is for an agent the caller may act as, not for anyone it names (G8).
-    authorize(caller, "join", creator)
-    talk = _new_talk(core, caller, request, creator)
-    view = View(talk=talk, held=None, letters=(), seats=talk.seats, strands=())
-    if first is not None and creator is None:
-        raise Invalid("is missing", field="participant_id", hint="the agent that takes the first turn")
-    posts = [] if first is None or creator is None else [turn_post(core, caller, view, creator, first)]
+def _check_free(core: Core, reader: str | None, id: str) -> None:
+    """Raise IdTaken if other agents use this id: the opener of a conversation would get their turns.
 
-    def plan() -> Sequence[Write]:
-        # Inside the commit: of two who open the same id, the second gets IdTaken.
-        _check_free(core, reader_of(caller), talk.id)
-        events = [("created", creator or ""), *(("joined", seat.agent) for seat in talk.seats)]
-        return [*_writes(talk, view, events, talk.created_at), *posts]
-
-    messages.commit_posts(core, posts, plan)
-    return view_of(core, reader_of(caller), talk.id)
+    An id that a thread tag makes is refused too, unless the caller is a member of that conversation.
+    """
+    is_free = find_record(core, CONVERSATION, id) is None
+    if is_free and reader is not None:
+        letters = core.store.letters(LetterQuery(conversation=id, limit=1))
+        if letters:
+            is_free = reader in members_of(core, talk_from_letters([letters[0].message]), until=reader)
+        else:
+            is_free = _TAG_ID.fullmatch(id) is None
+    if not is_free:  # the error does not show what others use it for (G8)
+        raise IdTaken(
+            "cannot be used for a new conversation", field="id", hint="leave it out, or choose another one"
+        )
 
 
-def close(core: Core, caller: Principal, id: str, status: str = "completed") -> View:
+@verb("close_conversation", View, action="converse", local=True)
+class CloseConversation(ConversationVerb, kw_only=True):
     """End a conversation, so that it takes no more turns. Closing twice is no error."""
-    if status not in ENDS:
-        raise Invalid(f"{status!a} is not how a conversation ends", field="status", hint=", ".join(ENDS))
-    return _set_status(core, caller, id, ENDS[status], status)
+
+    status: str = "completed"
+
+    def run(self, core: Core, principal: Principal) -> View:
+        if self.status not in ENDS:
+            hint = ", ".join(ENDS)
+            raise Invalid(f"{self.status!a} is not how a conversation ends", field="status", hint=hint)
+        return _set_status(core, principal, self.conversation, ENDS[self.status], self.status)
 
 
-def reopen(core: Core, caller: Principal, id: str) -> View:
+@verb("reopen_conversation", View, action="converse", local=True)
+class ReopenConversation(ConversationVerb, kw_only=True):
     """Let a closed conversation take turns again."""
-    return _set_status(core, caller, id, "reopen", "reopened")
+
+    def run(self, core: Core, principal: Principal) -> View:
+        return _set_status(core, principal, self.conversation, "reopen", "reopened")
 
 
-def join(core: Core, caller: Principal, id: str, agent: str, role: Any = None) -> View:
+class SeatVerb(ConversationVerb, kw_only=True):
+    """A request about the seat of an agent for which the caller acts."""
+
+    agent_id: str
+
+    def owners(self, _core: Core, _principal: Principal) -> list[str | None]:
+        self.agent_id = check_agent(self.agent_id, "agent_id")
+        return [self.agent_id]
+
+
+@verb("join_conversation", View, action="join", local=True)
+class JoinConversation(SeatVerb, kw_only=True):
     """Give the caller's agent a seat. Only a member can join; any other agent needs an invitation."""
-    authorize(caller, "join", check_agent(agent, "agent_id"))
-    return _change(core, caller, id, lambda view: _with_seat(core, view, Guest(agent=agent, role=role)))
+
+    role: Any = None
+
+    def run(self, core: Core, principal: Principal) -> View:
+        guest = Guest(agent=self.agent_id, role=self.role)
+        return _change(core, principal, self.conversation, lambda view: _with_seat(core, view, guest))
 
 
-def invite(core: Core, caller: Principal, id: str, guest: Guest) -> View:
+@verb("invite", View, action="converse", local=True)
+class Invite(ConversationVerb, kw_only=True):
     """Give another agent a seat at once: every later turn reaches it."""
 
-    def step(view: View) -> tuple[ConversationRecord, list[ConversationEvent]]:
-        _check_participant(caller, view)
-        if caller.agent is not None:
-            # A seat brings every later turn into the guest's inbox, so its allow list is asked now.
-            addressing.check_guard_at(core, caller.agent, _guest_name(core, guest))
-        return _with_seat(core, view, guest)
+    guest: Guest
 
-    return _change(core, caller, id, step)
+    def run(self, core: Core, principal: Principal) -> View:
+        def step(view: View) -> tuple[ConversationRecord, list[ConversationEvent]]:
+            _check_participant(principal, view)
+            if principal.agent is not None:
+                # A seat brings every later turn into the guest's inbox, so its allow list is asked now.
+                addressing.check_guard_at(core, principal.agent, _guest_name(core, self.guest))
+            return _with_seat(core, view, self.guest)
 
-
-def leave(core: Core, caller: Principal, id: str, agent: str) -> datetime:
-    """Give up a seat, so that later turns do not reach this agent; return when it was given up."""
-    name = check_agent(agent, "agent_id")
-    authorize(caller, "join", name)
-    now = core.now().wall
-    left = now
-
-    def step(view: View) -> tuple[ConversationRecord, list[ConversationEvent]]:
-        nonlocal left
-        seat = view.seat(name)
-        if seat is None:
-            gone = view.talk.seat(name)
-            left = (gone.left_at if gone else None) or now
-            return view.talk, []
-        return with_participant(view.talk, replace(seat, left_at=now)), [("left", name)]
-
-    _change(core, caller, id, step)
-    return left
+        return _change(core, principal, self.conversation, step)
 
 
-def start_thread(
-    core: Core, caller: Principal, id: str, root: str, *, parent: str | None = None, subject: Any = None
-) -> ThreadRecord:
+class LeftAt(Struct):
+    """When a seat was given up."""
+
+    at: datetime
+
+
+@verb("leave_conversation", LeftAt, action="join", local=True)
+class LeaveConversation(SeatVerb, kw_only=True):
+    """Give up a seat, so that later turns do not reach this agent. Leaving twice is no error."""
+
+    def run(self, core: Core, principal: Principal) -> LeftAt:
+        name, now = self.agent_id, core.now().wall
+        left = LeftAt(now)
+
+        def step(view: View) -> tuple[ConversationRecord, list[ConversationEvent]]:
+            seat = view.seat(name)
+            if seat is None:
+                gone = view.talk.seat(name)
+                left.at = (gone.left_at if gone else None) or now
+                return view.talk, []
+            return with_participant(view.talk, replace(seat, left_at=now)), [("left", name)]
+
+        _change(core, principal, self.conversation, step)
+        return left
+
+
+@verb("start_thread", ThreadRecord, action="converse", local=True)
+class StartThread(ConversationVerb, kw_only=True):
     """Open a thread at a turn, which is named by the id of its letter.
 
     The first thread at a turn is the one to which its replies belong. A caller that is no agent may name a turn
     that does not exist, as programs for agent-inbox do; an agent must see it.
     """
-    words = "" if subject is None else check_line(subject, "subject", LONGEST_SUBJECT)
-    made: list[ThreadRecord] = []
 
-    def step(view: View) -> tuple[ConversationRecord, list[ConversationEvent]]:
-        _check_participant(caller, view)
-        check_id(root, "root_turn_id")
-        if caller.agent is not None:
-            turn_in(view, root)
-        check_strand(view, parent, "parent_thread_id")
-        if len(view.talk.strands) >= MOST_STRANDS:
-            raise TooLarge(f"{MOST_STRANDS} threads were opened in it already", field="conversation")
-        taken = {strand.id for strand in view.talk.strands}
-        name = f"{THREAD}{root}"
-        strand = ThreadRecord(
-            id=name if name not in taken else f"{THREAD}{core.ids.message()}",
-            root=root,
-            created_at=core.now().wall,
-            created_by=caller.agent or "",
-            parent=parent,
-            subject=words,
-        )
-        made[:] = [strand]
-        return replace(view.talk, strands=(*view.talk.strands, strand)), [("threaded", strand.id)]
+    root: str
+    parent: str | None = None
+    subject: Any = None
 
-    _change(core, caller, id, step)
-    return made[0]
+    def run(self, core: Core, principal: Principal) -> ThreadRecord:
+        root = self.root
+        words = "" if self.subject is None else check_line(self.subject, "subject", LONGEST_SUBJECT)
+        made: list[ThreadRecord] = []
+
+        def step(view: View) -> tuple[ConversationRecord, list[ConversationEvent]]:
+            _check_participant(principal, view)
+            check_id(root, "root_turn_id")
+            if principal.agent is not None:
+                turn_in(view, root)
+            _check_strand(view, self.parent, "parent_thread_id")
+            if len(view.talk.strands) >= MOST_STRANDS:
+                raise TooLarge(f"{MOST_STRANDS} threads were opened in it already", field="conversation")
+            name = f"{THREAD}{root}"
+            if name in {strand.id for strand in view.talk.strands}:
+                name = f"{THREAD}{core.ids.message()}"
+            strand = ThreadRecord(
+                id=name,
+                root=root,
+                created_at=core.now().wall,
+                created_by=principal.agent or "",
+                parent=self.parent,
+                subject=words,
+            )
+            made[:] = [strand]
+            return replace(view.talk, strands=(*view.talk.strands, strand)), [("threaded", strand.id)]
+
+        _change(core, principal, self.conversation, step)
+        return made[0]
 
 
-def revision(core: Core, id: str) -> int:
+def _revision(core: Core, id: str) -> int:
     """Return the revision of a conversation's record; 0 if there is none."""
     held = find_record(core, CONVERSATION, id)
     return held.revision if held else 0
 
 
-def _change(core: Core, caller: Principal, id: str, step: Step) -> View:
+def _change(core: Core, principal: Principal, id: str, step: Step) -> View:
     """Apply `step` to a conversation in one commit and return the new view.
 
     The letters are read before the commit, because there may be many. If the record changed in between, the view
     is computed again inside the commit.
     """
-    authorize(caller, "converse", caller.agent)
-    reader = reader_of(caller)
+    reader = reader_of(principal)
     letters = letters_of(core, reader, id)
     view = _view_to_change(core, reader, id, letters)
 
     def plan() -> Sequence[Write]:
         nonlocal view
         # Letters may grow meanwhile, and that does no harm; only the record decides who has a seat.
-        if revision(core, id) != (view.held.revision if view.held else 0):
+        if _revision(core, id) != (view.held.revision if view.held else 0):
             view = _view_to_change(core, reader, id, letters)
         after, events = step(view)
         return [] if after == view.talk else _writes(after, view, events, core.now().wall)
@@ -531,11 +796,12 @@ def _view_to_change(core: Core, reader: str | None, id: str, letters: Sequence[M
     does not own the conversation by that.
     """
     view = view_of(core, reader, id, letters)
+    is_inside = view.is_inside
     if view.held is None:
-        view = replace(view, talk=replace(view.talk, created_by=first_sender(core, id)))
+        first = core.store.letters(LetterQuery(conversation=id, limit=1))
+        opener = current_name(core, first[0].message.sender) if first else ""
+        view = replace(view, talk=replace(view.talk, created_by=opener))
         is_inside = reader is None or reader in members_of(core, view.talk, until=reader)
-    else:
-        is_inside = view.is_inside
     if not is_inside:
         raise missing_conversation(id)
     return view
@@ -544,23 +810,19 @@ def _view_to_change(core: Core, reader: str | None, id: str, letters: Sequence[M
 def _writes(
     talk: ConversationRecord, before: View, events: Sequence[ConversationEvent], now: datetime
 ) -> list[Write]:
+    """Return the writes of a changed conversation: its record, and a key for each event."""
     talk = replace(talk, updated_at=max(now, talk.updated_at))
     put = put_record(CONVERSATION, talk.id, to_plain(talk), before.held)
-    return [put, *(_event_record(talk.id, *one, now) for one in events)]
+    keys = [f"{talk.id} {kind} {subject or '-'} {now.isoformat()}" for kind, subject in events]
+    return [put, *(put_record(HAPPENED, key, None, None) for key in keys)]
 
 
-def _event_record(id: str, kind: str, subject: str, now: datetime) -> Put:
-    """Return a write that only enters the numbered changes: the key says what happened, and nothing is kept."""
-    return put_record(HAPPENED, f"{id} {kind} {subject or '-'} {now.isoformat()}", None, None)
-
-
-def _set_status(core: Core, caller: Principal, id: str, action: str, event: str) -> View:
+def _set_status(core: Core, principal: Principal, id: str, action: str, event: str) -> View:
     def step(view: View) -> tuple[ConversationRecord, list[ConversationEvent]]:
-        _check_participant(caller, view)
-        after = after_action(view.talk, action, core.now().wall)
-        return after, [(event, caller.agent or "")]
+        _check_participant(principal, view)
+        return after_action(view.talk, action, core.now().wall), [(event, principal.agent or "")]
 
-    return _change(core, caller, id, step)
+    return _change(core, principal, id, step)
 
 
 def _check_participant(principal: Principal, view: View) -> None:
@@ -569,256 +831,28 @@ def _check_participant(principal: Principal, view: View) -> None:
         raise NotAllowed("is not in this conversation", field="participant", hint="join it first")
 
 
-def seat_writes(core: Core, view: View, agent: str) -> list[Write]:
-    """Return the writes that give a seat to an agent that takes a turn without one."""
-    talk, events = _with_seat(core, view, Guest(agent=agent))
-    return _writes(talk, view, events, core.now().wall)
-
-
 def _with_seat(core: Core, view: View, guest: Guest) -> tuple[ConversationRecord, list[ConversationEvent]]:
-    now = core.now().wall
-    seat = _seat(core, guest, now)
-    held = view.talk.seat(seat.agent)
-    if held is not None and held.left_at is None:
-        same = replace(held, role=seat.role or held.role, permissions=seat.permissions or held.permissions)
-        return with_participant(view.talk, same), []
-    for other in view.seats:
-        if fold(other.agent) == fold(seat.agent) and other.agent != seat.agent:
-            raise _look_alike(seat.agent, other.agent)
-    talk = with_participant(view.talk, seat)
-    if len(talk.seats) > core.limits.max_recipients:
-        raise TooLarge(f"more than {core.limits.max_recipients} participants", field="agent_id")
-    return talk, [("joined", seat.agent)]
-
-
-def _seat(core: Core, guest: Guest, now: datetime) -> Participant:
     agent = current_name(core, _guest_name(core, guest))
     if fold(agent) == POSTMASTER:
         raise Invalid(f"{POSTMASTER!r} takes no mail", field="agent_id")
     spelt = core.store.spelling(agent)
+    alike = [one.agent for one in view.seats if fold(one.agent) == fold(agent) and one.agent != agent]
     if spelt not in {None, agent}:
-        raise _look_alike(agent, spelt or "")
+        alike.insert(0, spelt or "")
     role = "" if guest.role is None else check_label(guest.role, "role")
     permissions = check_object(guest.permissions or {}, "permissions", core.limits.max_depth)
-    return Participant(agent=agent, joined_at=now, role=role, permissions=permissions)
+    held = view.talk.seat(agent)
+    if held is not None and held.left_at is None:
+        same = replace(held, role=role or held.role, permissions=permissions or held.permissions)
+        return with_participant(view.talk, same), []
+    if alike:
+        raise LookAlike(f"{agent!r} reads like {alike[0]!r}", field="agent_id", hint=f"write {alike[0]!r}")
+    seat = Participant(agent=agent, joined_at=core.now().wall, role=role, permissions=permissions)
+    talk = with_participant(view.talk, seat)
+    if len(talk.seats) > core.limits.max_recipients:
+        raise TooLarge(f"more than {core.limits.max_recipients} participants", field="agent_id")
+    return talk, [("joined", agent)]
 
 
 def _guest_name(core: Core, guest: Guest) -> str:
     return meant(check_agent(guest.agent, "agent_id"), core.limits.human)
-
-
-def _look_alike(name: str, held: str) -> LookAlike:
-    return LookAlike(f"{name!r} reads like {held!r}", field="agent_id", hint=f"write {held!r}")
-
-
-def _new_talk(
-    core: Core, caller: Principal, request: ConversationRequest, creator: str | None
-) -> ConversationRecord:
-    now = core.now().wall
-    kind = TYPES[0] if request.type is None else request.type
-    if kind not in TYPES:
-        raise Invalid("is not a type of conversation", field="type", hint=", ".join(TYPES))
-    talk = ConversationRecord(
-        id=_new_id(core, request.id),
-        scope=DEFAULT_SCOPE if request.scope is None else check_scope(request.scope, "scope"),
-        created_at=now,
-        updated_at=now,
-        created_by=creator or "",
-        subject="" if request.subject is None else check_line(request.subject, "subject", LONGEST_SUBJECT),
-        type=kind,
-        parent=_parent(core, reader_of(caller), request.parent),
-        parent_turn=None if request.parent_turn is None else check_id(request.parent_turn, "parent_turn_id"),
-        metadata=check_object(request.metadata or {}, "metadata", core.limits.max_depth),
-    )
-    guests = [*([Guest(agent=creator, role="initiator")] if creator else []), *request.guests]
-    for guest in guests:
-        if creator is not None and not caller.operator and guest.agent != creator:
-            addressing.check_guard_at(core, creator, _guest_name(core, guest))
-        view = View(talk=talk, held=None, letters=(), seats=talk.seats, strands=())
-        talk, _ = _with_seat(core, view, guest)
-    return talk
-
-
-def _new_id(core: Core, value: Any) -> str:
-    id = f"conv-{core.ids.message()}" if value is None else check_id(value, "id")
-    if general_scope(id) is not None:
-        raise Invalid(f"{id!a} is the catch-all conversation of a scope, which cannot be opened", field="id")
-    return id
-
-
-def _parent(core: Core, reader: str | None, value: Any) -> str | None:
-    if value is None:
-        return None
-    try:
-        return _view_to_change(core, reader, check_id(value, "parent_conversation_id")).talk.id
-    except Missing as absent:
-        raise Missing(absent.message, field="parent_conversation") from None
-
-
-def _check_free(core: Core, reader: str | None, id: str) -> None:
-    """Raise IdTaken if other agents use this id: the opener of a conversation would get their turns.
-
-    An id that a thread tag makes is refused too, unless the caller is a member of that conversation.
-    """
-    if find_record(core, CONVERSATION, id) is not None:
-        raise _id_taken_error()
-    if reader is None:
-        return
-    letters = core.store.letters(LetterQuery(conversation=id, limit=1))
-    own = bool(letters) and reader in members_of(core, talk_from_letters([letters[0].message]), until=reader)
-    if (letters and not own) or (not own and _TAG_ID.fullmatch(id)):
-        raise _id_taken_error()
-
-
-def _id_taken_error() -> IdTaken:
-    """Return the error for an id that others use. It does not show what they use it for (G8)."""
-    return IdTaken("cannot be used for a new conversation", field="id", hint="leave it out, or choose another one")
-
-
-# Turns: letters from one participant to all others of a conversation.
-
-
-class TurnRequest(Struct, frozen=True, kw_only=True):
-    """A turn to be taken, as the caller described it. Nothing in it is checked yet."""
-
-    body: list[Any]  # parts
-    content_type: Any = "text"
-    shape: Shape = "content"
-    thread: Any = None
-    reply_to: Any = None  # a letter's id
-    source: Any = None
-    visibility: Any = None
-    metadata: Any = field(default_factory=dict)
-    priority: Any = None
-    subject: Any = None
-    key: Any = None
-
-
-def turn(core: Core, caller: Principal, id: str, participant: str, request: TurnRequest) -> Message:
-    """Take a turn: send a letter that reaches all other participants or none."""
-    name = check_agent(participant, "participant_id")
-    authorize(caller, "send", name)
-    view = _view_to_speak(core, caller, id)
-    posts = [turn_post(core, caller, view, name, request)]
-
-    def plan() -> Sequence[Write]:
-        nonlocal view
-        if revision(core, id) != (view.held.revision if view.held else 0):
-            view = _view_to_speak(core, caller, id)
-            # An agent joined or left between the look and the commit: address the turn again.
-            posts[:] = [turn_post(core, caller, view, name, request)]
-        if view.held is None or view.talk.seat(name) is not None or view.seat(name) is not None:
-            return posts
-        return [*seat_writes(core, view, name), *posts]
-
-    return messages.commit_posts(core, posts, plan)[0].message
-
-
-def _view_to_speak(core: Core, caller: Principal, id: str) -> View:
-    """Return the view of a member that may take a turn, or raise Missing."""
-    authorize(caller, "converse", caller.agent)
-    view = view_of(core, reader_of(caller), id)
-    if not view.is_inside:
-        raise missing_conversation(id)
-    return view
-
-
-def turn_post(core: Core, caller: Principal, view: View, participant: str, request: TurnRequest) -> Post:
-    """Return the post of a turn, ready to be committed, or raise the reason why not."""
-    # A repeat is answered even if the conversation was closed since (G3).
-    first = None if request.key is None else core.store.sent(participant, request.key)
-    if first is None:
-        _check_open(view, participant, strict=not caller.operator)
-        audience = _audience(view, participant, request.visibility)
-    else:  # a repeated turn goes to the recipients of the first
-        audience = [r.address for r in first.message.recipients if r.address != participant]
-    parent = None if request.reply_to is None else turn_in(view, check_id(request.reply_to, "in_reply_to"))
-    check_strand(view, request.thread, "thread_id")
-    draft = Draft(
-        agent_id=participant,
-        to=audience or (participant,),
-        body=request.body,
-        extra={TURN_NOTE: to_plain(_note(core, request, parent))},
-        metadata=request.metadata or {},
-        scope=view.talk.scope,
-        **_fields(view, request),
-    )
-    # To a recipient without the letter that is answered, the answer would count as a relay and cost a hop.
-    if parent is not None and not addressing.without_copy(core, parent, [participant, *audience]):
-        draft = replace(draft, in_reply_to=parent.id)
-    now = core.now().wall
-    post = messages.prepare(core, caller, draft, now)
-    if audience or not post.deliveries:
-        return post
-    # No other participant. The turn is kept in the participant's own mailbox, done already, so that it is part of
-    # the conversation.
-    done = ack(open_delivery(post.message, participant, "to", now), now, archive=True)
-    return replace(post, deliveries=(done,), quota=None)
-
-
-def check_strand(view: View, thread: Any, name: str) -> None:
-    """Raise Missing if the conversation has no such thread."""
-    if thread is not None and check_id(thread, name) not in {strand.id for strand in view.strands}:
-        raise Missing(f"no thread {thread!r} in this conversation", field="thread")
-
-
-def _fields(view: View, request: TurnRequest) -> dict[str, Any]:
-    """Return the optional fields of a letter that the turn sets."""
-    values = {"priority": request.priority, "subject": request.subject, "key": request.key}
-    fields = {name: value for name, value in values.items() if value is not None}
-    if general_scope(view.talk.id) is None:  # letters without an id go to the catch-all of their scope
-        fields["conversation_id"] = view.talk.id
-    return fields
-
-
-def _check_open(view: View, participant: str, *, strict: bool) -> None:
-    """Raise an error unless the conversation is active and the participant has a seat.
-
-    If not `strict`, an agent that never left may take a turn without a seat, and gets one by that.
-    """
-    if view.talk.status != ACTIVE:
-        raise IllegalMove(f"the conversation is {view.talk.status}", field="conversation", hint="reopen it first")
-    gone = view.talk.seat(participant)
-    if view.seat(participant) is None and (strict or gone is not None):
-        raise NotAllowed(f"{participant!r} is not in this conversation", field="participant", hint="join it first")
-
-
-def _note(core: Core, request: TurnRequest, parent: Message | None) -> TurnNote:
-    depth = core.limits.max_depth
-    thread = request.thread
-    if thread is None and parent is not None:
-        thread = thread_of(parent) or f"{THREAD}{parent.id}"
-    return TurnNote(
-        content_type=check_label(request.content_type, "content_type"),
-        shape=request.shape,
-        thread=thread,
-        reply_to=None if parent is None else parent.id,
-        source=None if request.source is None else check_id(request.source, "source_message_id"),
-        visibility=None if request.visibility is None else check_object(request.visibility, "visibility", depth),
-    )
-
-
-def _audience(view: View, participant: str, visibility: Any) -> list[str]:
-    """Return the other participants, narrowed by the `visibility` of the turn."""
-    others = [seat for seat in view.seats if seat.agent != participant]
-    if visibility is None:
-        return [seat.agent for seat in others]
-    if not isinstance(visibility, dict):
-        raise Invalid("must be an object", field="visibility")
-    return [seat.agent for seat in others if _is_for(seat, visibility)]
-
-
-def _is_for(seat: Participant, visibility: dict[str, Any]) -> bool:
-    kind = visibility.get("type")
-    if kind in {"participants", "role"}:
-        named = visibility.get("ids" if kind == "participants" else "roles")
-        if not isinstance(named, list):
-            raise Invalid("does not say for whom", field="visibility", hint="ids or roles, a list")
-        return (seat.agent if kind == "participants" else seat.role) in named
-    if kind not in {"all", "private"}:
-        raise Invalid(
-            f"{str(kind)[:40]!a} is not a kind of visibility",
-            field="visibility",
-            hint="all, participants, role, private",
-        )
-    return bool(kind == "all")

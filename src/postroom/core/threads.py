@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
 
@@ -190,7 +190,6 @@ def _visible(core: Core, mailbox: str | None, query: LetterQuery) -> list[Messag
 
 # Turns of a view: filter, page, summarise; presence of the participants.
 
-T = TypeVar("T")
 UNKNOWN = "unknown"  # the presence of an agent that never registered
 
 
@@ -234,11 +233,6 @@ def filter_turns(core: Core, view: View, wanted: TurnFilter) -> list[Message]:
     end = len(view.letters) if wanted.before is None else _index_of(view, wanted.before)
     speakers = None if wanted.participant is None else names_of(core, wanted.participant)
     return [letter for letter in view.letters[start:end] if _matches(letter, wanted, speakers)]
-
-
-def page(rows: Sequence[T], limit: int | None) -> tuple[list[T], bool]:
-    """Return the first rows, and whether there are more."""
-    return list(rows[:limit]), limit is not None and len(rows) > limit
 
 
 def summary(core: Core, view: View, wanted: TurnFilter) -> Summary:

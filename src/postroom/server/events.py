@@ -24,7 +24,7 @@ from ..core import conversations, tokens
 from ..core.core import find_record
 from ..core.names import current_name, is_sent_by, seen_by
 from ..core.validation import as_list
-from ..core.verb import snake
+from ..core.verb import perform, snake
 from ..errors import Invalid, Missing
 from ..formats.events import MAP_TYPES, NOTICE_TYPES, Event, created_data, letter_events, notice_data
 from ..formats.map import role_of
@@ -172,7 +172,7 @@ def _notice(change: Change) -> list[str] | None:
 
 def _created_data(core: Core, principal: Principal, talk: ConversationRecord) -> dict[str, Any] | None:
     try:
-        return created_data(conversations.get_view(core, principal, talk.id))
+        return created_data(perform(core, principal, conversations.ViewConversation(conversation=talk.id)))
     except Missing:
         return None
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ..core import conversations
 from ..core import threads as core_threads
-from ..core.conversations import ConversationRequest, Guest, TurnRequest, turn_in
+from ..core.conversations import Guest, TakeTurn, turn_in
 from ..core.threads import TurnFilter
 from ..core.validation import as_list, check_count
-from ..core.verb import given, snake, verb
+from ..core.verb import given, perform, snake, verb
 from ..errors import Invalid, Missing
 from ..formats.inbox import milliseconds, present
 from ..formats.mail import (
@@ -195,7 +195,7 @@ class ConversationVerb(ForeignVerb, kw_only=True):
         return id
 
     def view(self, core: Core, principal: Principal) -> View:
-        return conversations.get_view(core, principal, self.conversation)
+        return perform(core, principal, conversations.ViewConversation(conversation=self.conversation))
 
 
 class ParticipantVerb(ConversationVerb, kw_only=True):
@@ -237,7 +237,7 @@ class Create(ParticipantVerb, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
         creator, first = self.acting() or principal.agent, self.initial_turn
-        opening = ConversationRequest(
+        opening = conversations.OpenConversation(
             id=self.id or self.conversation_id,
             scope=core.default_scope if self.scope is None else self.scope,
             subject=self.subject,
@@ -247,14 +247,14 @@ class Create(ParticipantVerb, kw_only=True):
             parent=self.parent_conversation_id,
             parent_turn=self.parent_turn_id,
             guests=tuple(_guest(one) for one in self.initial_participants or ()),
+            first=None if first is None else _turn({snake(name): value for name, value in first.items()}),
         )
-        saying = None if first is None else _turn_content({snake(name): value for name, value in first.items()})
-        view = conversations.create(core, principal, opening, saying)
+        view = perform(core, principal, opening)
         record, seat = conversation_record(view), conversations.seat_in(core, view, creator) if creator else None
         return record | present(
             conversation=record,
             participant=seat_record(seat) if seat else None,
-            initialTurn=turn_record(view.letters[-1]) if saying else None,
+            initialTurn=turn_record(view.letters[-1]) if first is not None else None,
         )
 
 
@@ -296,7 +296,8 @@ class List(ForeignVerb, kw_only=True):
         limit = page_limit(self.limit, self.cursor, self.filter)
         wanted = list_filter(self.filter or {})
         rows: list[dict[str, Any]] = []
-        for view in conversations.conversations(core, principal, self.scope, self.cursor):
+        listed = conversations.ViewConversations(scope=self.scope, after=self.cursor)
+        for view in perform(core, principal, listed):
             if passes_filter(view, wanted):
                 rows.append(conversation_record(view))
             if limit is not None and len(rows) > limit:
@@ -311,7 +312,8 @@ class Close(ConversationVerb, kw_only=True):
     status: Annotated[str, "completed (the default), archived, paused or failed"] = "completed"
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
-        view = conversations.close(core, principal, self.conversation, self.status)
+        closing = conversations.CloseConversation(conversation=self.conversation, status=self.status)
+        view = perform(core, principal, closing)
         return {"ok": True, "conversation": conversation_record(view)}
 
 
@@ -320,7 +322,7 @@ class Reopen(ConversationVerb, kw_only=True):
     """Let a closed conversation go on."""
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
-        view = conversations.reopen(core, principal, self.conversation)
+        view = perform(core, principal, conversations.ReopenConversation(conversation=self.conversation))
         return {
             "conversationId": view.talk.id,
             "status": view.talk.status,
@@ -340,7 +342,8 @@ class Join(ParticipantVerb, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
         agent, wanted = self.agent(principal), self.catch_up
-        view = conversations.join(core, principal, self.conversation, agent, self.role)
+        joining = conversations.JoinConversation(conversation=self.conversation, agent_id=agent, role=self.role)
+        view = perform(core, principal, joining)
         joined = {"ok": True, "conversation": conversation_record(view), **_participant(core, view, agent)}
         if wanted is None:
             return joined
@@ -359,7 +362,8 @@ class Leave(ParticipantVerb, kw_only=True):
     whose: ClassVar[str | None] = "agent_id"
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
-        left = conversations.leave(core, principal, self.conversation, self.agent(principal))
+        leaving = conversations.LeaveConversation(conversation=self.conversation, agent_id=self.agent(principal))
+        left = perform(core, principal, leaving).at
         return {"ok": True, "success": True, "leftAt": milliseconds(left)}
 
 
@@ -376,7 +380,7 @@ class Invite(ParticipantVerb, kw_only=True):
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
         named = self.participant or {"id": self.agent_id or self.participant_id}
         guest = _guest({"role": self.role, **named})
-        view = conversations.invite(core, principal, self.conversation, guest)
+        view = perform(core, principal, conversations.Invite(conversation=self.conversation, guest=guest))
         return {"ok": True, "invited": True, **_participant(core, view, guest.agent)}
 
 
@@ -400,8 +404,9 @@ class Turn(ParticipantVerb, kw_only=True):
     key: Annotated[str | None, "with it, to say it again is safe: it is one turn"] = None
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
-        agent, content = self.agent(principal), _turn_content(given(self))
-        record = turn_record(conversations.turn(core, principal, self.conversation, agent, content))
+        turn = _turn(given(self))
+        turn.conversation, turn.agent_id = self.conversation, self.agent(principal)
+        record = turn_record(perform(core, principal, turn))
         return record | {"turn": record}
 
 
@@ -439,10 +444,13 @@ class CreateThread(ConversationVerb, kw_only=True):
     subject: Annotated[str | None, _SUBJECT] = None
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
-        id, root = self.conversation, letter_of_turn(self.root_turn_id)
-        parent, subject = self.parent_thread_id, self.subject
-        strand = conversations.start_thread(core, principal, id, root, parent=parent, subject=subject)
-        record = thread_record(strand, id, [])
+        opening = conversations.StartThread(
+            conversation=self.conversation,
+            root=letter_of_turn(self.root_turn_id),
+            parent=self.parent_thread_id,
+            subject=self.subject,
+        )
+        record = thread_record(perform(core, principal, opening), self.conversation, [])
         return record | {"thread": record}
 
 
@@ -534,7 +542,8 @@ class Recent(ForeignVerb, kw_only=True):
     scope: Annotated[str | None, "only those of this scope"] = None
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
-        letters = conversations.recent_letters(core, principal, self.scope, limit_of(self.limit))[::-1]
+        recent = conversations.RecentLetters(scope=self.scope, limit=limit_of(self.limit))
+        letters = perform(core, principal, recent).letters[::-1]
         return {
             "messages": [map_message(letter) for letter in letters],
             "turns": [turn_record(letter) for letter in letters],
@@ -565,7 +574,7 @@ def _guest(params: Any) -> Guest:
     return Guest(agent=params.get("id"), role=params.get("role"), permissions=params.get("permissions") or {})
 
 
-def _turn_content(params: dict[str, Any]) -> TurnRequest:
+def _turn(params: dict[str, Any]) -> TakeTurn:
     if "content" not in params:
         raise Invalid("is missing", field="content")
     content, kind = params["content"], params.get("content_type")
@@ -574,7 +583,7 @@ def _turn_content(params: dict[str, Any]) -> TurnRequest:
         shape, content = "text", content["text"]  # MAP's clients send text as an object
     content_type = content["type"] if kind is None and is_typed(content) else kind
     reply = params.get("in_reply_to")
-    return TurnRequest(
+    return TakeTurn(
         body=payload_to_parts(content),
         content_type="text" if content_type is None else content_type,
         shape=shape,
