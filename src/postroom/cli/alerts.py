@@ -22,23 +22,20 @@ from ..hosts import desktop
 from ..model.codec import encode, to_plain
 from . import views
 from .answer import Answer
-from .command import Option, command
+from .command import Option, command, declare
 from .context import note
 from .errors import NOT_NOW, NOTHING, OK, Usage
-from .health import is_operator
-from .options import LIMIT as _LIMIT
-from .output import ago, cut, hint, one_line, table
+from .options import WHOLE
+from .output import ago, cut, listing, one_line
 from .read import FOR_EVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..core.alerts import GivenUpAlerts
     from ..model.alert import AlertLetter, Rung
     from .answer import Screen
     from .context import Context
-
-
-_WAY = Option("--way", help="only rings of this way, such as exec", metavar="WORD")
 
 
 Data = Mapping[str, Any]
@@ -61,26 +58,22 @@ def ring(_screen: Screen, data: Data) -> str:
     return defuse(f"{data['mailbox']}, {data['unread']} unread: {text}{failed}") + "\n"
 
 
-def alerts_view(screen: Screen, data: Data) -> str:
-    if not data["rings"]:
-        return "No rings were given up.\n"
-    rows = [
-        (
-            screen.short(one["letter"]["id"]),
-            one["mailbox"],
-            one["way"],
-            one["letter"]["from"],
-            one["letter"]["subject"],
-            str(one["tries"]),
-            ago(one["at"], screen.now),
-            one["why"],
-        )
-        for one in data["rings"]
-    ]
-    titles = ("ID", "MAILBOX", "WAY", "FROM", "ABOUT", "TRIES", "WHEN", "WHY")
-    shown = table(screen, titles, rows, drop=("TRIES", "FROM", "WHEN", "ABOUT"))
-    return shown + hint(screen, "rings retry")
-
+alerts_view = listing(
+    "rings",
+    {
+        "ID": lambda screen, alert: screen.short(alert["letter"]["id"]),
+        "MAILBOX": "mailbox",
+        "WAY": "way",
+        "FROM": "letter.from",
+        "ABOUT": "letter.subject",
+        "TRIES": "tries",
+        "WHEN": lambda screen, alert: ago(alert["at"], screen.now),
+        "WHY": "why",
+    },
+    "No rings were given up.",
+    then=("rings retry", ""),
+    drop=("TRIES", "FROM", "WHEN", "ABOUT"),
+)
 
 # -- the program that a watch runs
 
@@ -316,43 +309,45 @@ def run_watch(context: Context) -> Iterator[Answer]:
     return watch(context)
 
 
-@command(
+def _plain_alerts(_context: Context, found: GivenUpAlerts) -> dict[str, Any]:
+    return {
+        "rings": [
+            {
+                "mailbox": lost.mailbox,
+                "way": lost.way,
+                "letter": plain_letter(lost.letter),
+                "at": to_plain(lost.at),
+                "tries": lost.tries,
+                "why": lost.why,
+            }
+            for lost in found.alerts
+        ]
+    }
+
+
+declare(
     "rings",
-    _LIMIT,
-    Option("--everyone", "--all", help="of the whole room, not of one agent", kind="flag"),
+    WHOLE,
+    verb="alerts.DeadAlerts",
+    view=alerts_view,
+    shape=_plain_alerts,
+    of_room=True,
     about="The letters themselves are safe in their mailbox. With --as or POSTROOM_AGENT, those of that agent;"
     " without, or with --all, those of the room.",
     examples=(("postroom rings", "list the failed alerts of the room"),),
     json="rings",
     looks=True,
 )
-def run_rings(context: Context) -> Answer:
-    whose = context.room if is_operator(context) else context.mailbox
-    rings = [
-        {
-            "mailbox": lost.mailbox,
-            "way": lost.way,
-            "letter": plain_letter(lost.letter),
-            "at": to_plain(lost.at),
-            "tries": lost.tries,
-            "why": lost.why,
-        }
-        for lost in whose.dead_alerts()
-    ]
-    return Answer(context.name, {"rings": rings}, alerts_view)
-
-
-@command(
+declare(
     "rings retry",
-    Option("ID", help="only for this letter, by its id", many=True, complete="letters"),
-    _WAY,
-    Option("--everyone", "--all", help="of the whole room, not of one agent", kind="flag"),
+    Option("ID", help="only for this letter, by its id", many=True, complete="letters", field="ids"),
+    Option("--way", help="only rings of this way, such as exec", metavar="WORD", field="way"),
+    WHOLE,
+    verb="alerts.RetryAlerts",
+    places=("ids",),
+    view=views.numbers,
+    of_room=True,
     about="They get all their tries again. A running watch rings within seconds.",
     examples=(("postroom rings retry --as coder", "all of one mailbox"),),
-    json="retried",
     looks=True,
 )
-def run_rings_retry(context: Context) -> Answer:
-    whose = context.room if is_operator(context) else context.mailbox
-    retried = whose.retry_alerts(way=context.get("way"), ids=context.get("id") or None)
-    return Answer(context.name, {"retried": retried}, views.numbers)

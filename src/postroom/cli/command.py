@@ -19,7 +19,7 @@ from ..environment import Uninterrupted
 from .table import COMMANDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from ..core.verb import Parameter, Verb
 
@@ -84,6 +84,8 @@ class Command:
         places: tuple[str, ...] = (),
         without: tuple[str, ...] = (),
         view: Callable[..., str] | None = None,
+        shape: Callable[[Any, Any], Mapping[str, Any]] | None = None,
+        of_room: bool = False,
         about: str = "",
         examples: tuple[tuple[str, str], ...] = (),
         json: str = "",
@@ -92,6 +94,8 @@ class Command:
         self.name = name
         self.function = function
         self.view = view  # shows what the verb returns, where the command has no function
+        self.shape = shape  # returns its JSON, where that is not the JSON of the verb
+        self.of_room = of_room  # where no caller is named, it is about the whole room
         self.about = about
         self.examples = examples  # (command line, what it does); every one of them is run by a test
         self.looks = looks  # only reads, or needs what exists already: it makes no room
@@ -157,6 +161,7 @@ EVERYONE = Option("--everyone", help="of the whole room, not of one agent", kind
 
 # Parameter -> how it is written, and what shells offer for it.
 SPELT: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "agent": (("--agent",), "NAME", "agents"),
     "also": (("--at-mailbox",), "NAME", "agents"),
     "attachments": (("--attachment",), "NAME", ""),
     "capabilities": (("--capability",), "LABEL", ""),

@@ -255,7 +255,7 @@ def complete_ids(context: Context) -> None:
 
 def short(context: Context, id: str) -> str:
     """Return as much of an id as the next command needs."""
-    if len(id) != WHOLE or not _DIGITS.issuperset(id) or not _caller(context) or _is_operator(context):
+    if len(id) != WHOLE or not _DIGITS.issuperset(id) or not _caller(context) or context.is_of_room:
         return id
     return next((id[:length] for length in _SHOWN if _beginning(context, id[:length]) == [id]), id)
 
@@ -264,7 +264,7 @@ def _whole(context: Context, word: str) -> str:
     """Return the id that is meant. A word that begins no id is left for the command to refuse."""
     if not LEAST <= len(word) < WHOLE or not _DIGITS.issuperset(word) or context.is_new_room:
         return word
-    if not _caller(context) and not _is_operator(context):
+    if not _caller(context) and not context.is_of_room:
         return word
     found = _beginning(context, word)
     if word in found or not found:
@@ -280,7 +280,7 @@ def _beginning(context: Context, word: str) -> list[str]:
     from ..core.search import FindIds  # noqa: PLC0415 - only for commands with an ID
 
     room = context.room
-    mailbox = None if _is_operator(context) else context.mailbox.name
+    mailbox = None if context.is_of_room else context.mailbox.name
     try:
         request = FindIds(agent_id=mailbox or "", prefix=word, limit=_MOST)
         return perform(room.core, room.principal, request).ids
@@ -290,11 +290,6 @@ def _beginning(context: Context, word: str) -> list[str]:
 
 def _caller(context: Context) -> str:
     return context.get("as") or variable("POSTROOM_AGENT")
-
-
-def _is_operator(context: Context) -> bool:
-    """Return whether the command shows the whole room's mail."""
-    return bool(context.get("everyone")) or (context.name == "trace" and not _caller(context))
 
 
 # -- the context of a command
@@ -345,6 +340,12 @@ class Context:
             raise Usage("is not UTF-8 text", field="POSTROOM_AGENT") from None
         return name
 
+    @property
+    def is_of_room(self) -> bool:
+        """Whether the command is about the whole room, and not about one agent."""
+        is_usual = self.call.command is not None and self.call.command.of_room
+        return bool(self.get("everyone")) or (is_usual and not _caller(self))
+
     def default_me(self, name: str) -> None:
         """Set the caller where none is named."""
         if not variable("POSTROOM_AGENT") and self.session is None:
@@ -375,7 +376,7 @@ class Context:
         for option in self.call.command.options if self.call.command else ():
             if option.field in known and option.name in self.values:
                 given[option.field] = option.value if option.kind == "flag" else self.values[option.name]
-        if "agent_id" in known and not self.get("everyone"):
+        if "agent_id" in known and not self.is_of_room:
             given["agent_id"] = self.me
         request, declaration = verb(**given | params), verb.declaration()
         if not (declaration.slow or declaration.many) or self.screen.json or not sys.stderr.isatty():
@@ -396,9 +397,10 @@ class Context:
         """Return the result of a verb as an answer. Where it is empty, a similar name is noted."""
         from ..formats.plain import plain  # noqa: PLC0415 - only for commands that are a verb
 
-        data: dict[str, Any] = plain(result)
-        verb = self.call.command.verb if self.call.command else None
-        is_mine = verb is not None and "agent_id" in parameters(verb) and not self.get("everyone")
+        command = self.call.command
+        data = dict(command.shape(self, result) if command and command.shape else plain(result))
+        verb = command.verb if command else None
+        is_mine = verb is not None and "agent_id" in parameters(verb) and not self.is_of_room
         if is_mine and not any(value for name, value in data.items() if name != "mailbox"):
             self.note_if_unknown()
         letters = getattr(result, "letters", None) or [getattr(result, "letter", None)]

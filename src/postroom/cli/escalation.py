@@ -22,7 +22,7 @@ from ..policy.routing import rungs_above
 from .answer import Answer
 from .command import Option, command, declare
 from .options import BODY, FIELDS, LIMIT, TEXT
-from .output import again, ago, begun, body_lines, due, facts, hint, one_line, painted, table, wrapped
+from .output import again, ago, begun, body_lines, due, hint, listing, one_line, painted, record, wrapped
 from .send import content_of, fields_of
 from .views import sent
 
@@ -55,34 +55,23 @@ def escalated(passed_over: Sequence[str], screen: Screen, data: Data) -> str:
     return sent(screen, data) + "".join(f"{line}\n" for line in lines)
 
 
-def escalations(screen: Screen, data: Data) -> str:
-    if not data["escalations"]:
-        return "No escalations.\n"
-    rows = [
-        (
-            one["id"],
-            ago(one["opened_at"], screen.now),
-            one["status"],
-            one["asker"],
-            one["waits_for"] or one["closed_by"] or "",
-            one["priority"],
-            one["subject"],
-        )
-        for one in data["escalations"]
-    ]
-    return table(screen, ("ID", "ASKED", "STATUS", "FROM", "AT", "PRIORITY", "ABOUT"), rows, _STATES)
-
-
-def escalation(screen: Screen, data: Data) -> str:
-    one = data["escalation"]
-    pairs = [
-        ("Escalation", one["id"]),
-        ("Status", one["status"]),
-        ("By", one["closed_by"] or ""),
-        ("From", one["asker"]),
-        ("About", one["subject"]),
-    ]
-    return facts(screen, pairs)
+escalations = listing(
+    "escalations",
+    {
+        "ID": "id",
+        "ASKED": "opened_at",
+        "STATUS": "status",
+        "FROM": "asker",
+        "AT": lambda _, one: one["waits_for"] or one["closed_by"] or "",
+        "PRIORITY": "priority",
+        "ABOUT": "subject",
+    },
+    "No escalations.",
+    paint=_STATES,
+)
+escalation = record(
+    {"Escalation": "id", "Status": "status", "By": "closed_by", "From": "asker", "About": "subject"}, "escalation"
+)
 
 
 def waiting(screen: Screen, data: Data) -> str:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from ..environment import variable
 from ..errors import BadStore, Invalid
 from ..formats.plain import plain
 from ..maintenance import doctor
@@ -23,8 +22,9 @@ from ..model.names import AT
 from ..model.report import Level
 from ..room import chosen_settings
 from .answer import Answer
-from .command import Option, command
+from .command import Option, command, declare
 from .errors import Misconfigured
+from .options import WHOLE
 from .output import Progress, ago, cut, facts, moment, one_line, painted, sayable, state_word, table, wrapped
 
 if TYPE_CHECKING:
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from ..model.report import AgentFlow, Diagnosis, Finding, Flow
     from .answer import Screen
     from .context import Context
-
-
-_WHOLE = Option("--everyone", "--all", help="of the whole room, not of one agent", kind="flag")
 
 
 Data = Mapping[str, Any]
@@ -265,10 +262,12 @@ def board(screen: Screen, data: Data) -> str:
     return "\n".join(shown) or "Nobody waits, and nothing is stuck.\n"
 
 
-@command(
+declare(
     "board",
-    _WHOLE,
+    WHOLE,
     verb="board.Board",
+    view=board,
+    of_room=True,
     about="Of the whole room; with --as or POSTROOM_AGENT, of that agent alone. Marks nothing as read, and writes"
     " nothing.",
     examples=(
@@ -277,10 +276,6 @@ def board(screen: Screen, data: Data) -> str:
     ),
     looks=True,
 )
-def run_board(context: Context) -> Answer:
-    if is_operator(context):
-        context.values["everyone"] = True
-    return context.answer(board)
 
 
 # -- one letter
@@ -522,14 +517,15 @@ def plain_finding(finding: Finding) -> dict[str, Any]:
 
 @command(
     "stats",
-    _WHOLE,
+    WHOLE,
+    of_room=True,
     about="With --as or POSTROOM_AGENT, your own mailbox; without, or with --all, the room.",
     examples=(("postroom stats", "the room"), ("postroom stats --as researcher", "one mailbox")),
     json="room mailbox",
     looks=True,
 )
 def run_stats(context: Context) -> Answer:
-    if is_operator(context):
+    if context.is_of_room:
         data = {"room": plain(context.room.stats()), "mailbox": None}
     else:
         data = {"room": None, "mailbox": plain(context.mailbox.stats())}
@@ -558,28 +554,23 @@ def run_top(context: Context) -> Iterator[Answer]:
     return watch(context)
 
 
-def is_operator(context: Context) -> bool:
-    """Return whether the whole room is meant: it is where the caller has no name. An agent sees its own mail."""
-    return bool(context.get("everyone")) or not (context.get("as") or variable("POSTROOM_AGENT"))
-
-
 @command(
     "trace",
-    Option("ID", help="the letter's id, or how it begins", required=True, complete="letters"),
-    _WHOLE,
+    WHOLE,
+    verb="stats.GetTrace",
+    places=("id",),
+    of_room=True,
     about="With --as or POSTROOM_AGENT, what that agent may see: its own letters whole, of others its own part."
     " Without, or with --all, everything. Alerts are listed too, with their times: stored, rung (a hint),"
     " shown, acknowledged, done.",
     examples=(("postroom trace m-2", "all of it"), ("postroom trace m-2 --as coder", "as its sender sees it")),
-    json="letter number stops replies relays bounces",
     looks=True,
 )
 def run_trace(context: Context) -> Answer:
-    whose = context.room if is_operator(context) else context.mailbox
-    life = plain(whose.trace(context.get("id")))
-    for stop in life["stops"]:
+    answer = context.answer(trace)
+    for stop in answer.data["stops"]:
         if stop["state"] == State.QUEUED and AT in stop["mailbox"] and not (stop["reason"] or stop["due_at"]):
             from .peers import why_it_waits  # noqa: PLC0415 - few letters go to other systems
 
             stop["reason"] = why_it_waits(context, stop["mailbox"])
-    return Answer(context.name, life, trace)
+    return answer

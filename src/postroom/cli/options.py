@@ -57,6 +57,7 @@ FIELDS = (
     Option("--key", help="a key that makes sending safe to repeat: the same key is sent once", metavar="TEXT"),
     Option("--letter-id", help="the id of the letter, where it has one already", metavar="ID"),
 )
+WHOLE = Option("--everyone", "--all", help="of the whole room, not of one agent", kind="flag")
 LIMIT = Option("-n", "--limit", help="at most so many", kind="count", metavar="N")
 FILTERS = (
     Option("--kind", help="only this kind", many=True, metavar="WORD"),

@@ -14,7 +14,7 @@ import sys
 import time
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from unicodedata import category, east_asian_width
 
 from ..core.presentation import defuse, show_hidden
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from .answer import Screen
+
+    View = Callable[[Screen, Mapping[str, Any]], str]
 
 
 # -- text that others wrote, made harmless
@@ -263,6 +265,61 @@ def facts(screen: Screen, pairs: Sequence[tuple[str, str]]) -> str:
         return "".join(f"- {name}: {value}\n" for name, value in shown)
     room = max((len(name) for name, _ in shown), default=0)
     return "".join(f"{painted(screen, name.ljust(room), 'dim')}  {value}\n" for name, value in shown)
+
+
+# -- views of records: what to show of each, by the title under which it stands
+
+# A path to a value, such as card.name, or a function that returns the text.
+Column: TypeAlias = "str | Callable[[Screen, Mapping[str, Any]], str]"
+
+
+def listing(
+    name: str,
+    columns: Mapping[str, Column],
+    empty: str,
+    *,
+    first: str = "",
+    then: tuple[str, str] | None = None,
+    paint: Mapping[str, str] | None = None,
+    drop: Sequence[str] = (),
+) -> View:
+    """Return a view of the records in a field of an answer: a table with these columns.
+
+    Where there are none it says so (`empty`), and what to type `first`; `then` is what to type with the records.
+    """
+
+    def view(screen: Screen, data: Mapping[str, Any]) -> str:
+        if not data[name]:
+            return f"{empty}\n" + (hint(screen, first) if first else "")
+        rows = [[_shown(screen, one, column) for column in columns.values()] for one in data[name]]
+        return table(screen, tuple(columns), rows, paint, drop=drop) + (hint(screen, *then) if then else "")
+
+    return view
+
+
+def record(columns: Mapping[str, Column], name: str = "") -> View:
+    """Return a view of one record: the answer itself, or the one in a field of it."""
+
+    def view(screen: Screen, data: Mapping[str, Any]) -> str:
+        one = data[name] if name else data
+        return facts(screen, [(title, _shown(screen, one, column)) for title, column in columns.items()])
+
+    return view
+
+
+def _shown(screen: Screen, one: Mapping[str, Any], column: Column) -> str:
+    if not isinstance(column, str):
+        return column(screen, one)
+    value: Any = one
+    for step in column.split("."):
+        value = value[step]
+    if value is None:
+        return ""
+    if column.endswith("_at"):
+        return ago(value, screen.now)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return ", ".join(value) if isinstance(value, list) else screen.short(value) if column == "id" else str(value)
 
 
 def sayable(text: str) -> str:

@@ -22,7 +22,7 @@ from .command import Option, command, declare
 from .context import body_text, read_source
 from .errors import NOTHING, NoInput, Usage
 from .options import BODY, FIELDS, ID, LIMIT, TEXT
-from .output import body_lines, facts, hint, one_line, table
+from .output import body_lines, listing, one_line, record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -460,31 +460,33 @@ declare(
 # -- templates: letters written beforehand, which `send --template` fills in
 
 
-def _list(screen: Screen, data: Mapping[str, Any]) -> str:
-    if not data["templates"]:
-        return "No templates yet.\n" + hint(screen, "templates save NAME --body 'Please look at {file}.'")
-    rows = [(t["name"], t["kind"], t["priority"], ", ".join(t["places"]), t["subject"]) for t in data["templates"]]
-    return table(screen, ("NAME", "KIND", "PRIORITY", "PLACES", "SUBJECT"), rows)
+_template = record(
+    {
+        "Template": "name",
+        "Subject": "subject",
+        "Kind": "kind",
+        "Priority": "priority",
+        "Tags": "tags",
+        "Places": "places",
+    },
+    "template",
+)
 
 
 def _whole(screen: Screen, data: Mapping[str, Any]) -> str:
-    template = data["template"]
-    pairs = [
-        ("Template", template["name"]),
-        ("Subject", template["subject"]),
-        ("Kind", template["kind"]),
-        ("Priority", template["priority"]),
-        ("Tags", ", ".join(template["tags"])),
-        ("Places", ", ".join(template["places"])),
-    ]
-    return facts(screen, pairs) + "".join(f"{line}\n" for line in body_lines(template["body"]))
+    return _template(screen, data) + "".join(f"{line}\n" for line in body_lines(data["template"]["body"]))
 
 
 declare(
     "templates",
     LIMIT,
     verb="templates.ListTemplates",
-    view=_list,
+    view=listing(
+        "templates",
+        {"NAME": "name", "KIND": "kind", "PRIORITY": "priority", "PLACES": "places", "SUBJECT": "subject"},
+        "No templates yet.",
+        first="templates save NAME --body 'Please look at {file}.'",
+    ),
     about="Templates belong to the room. postroom send --template NAME --fill PLACE=TEXT sends one. Needs no --as.",
     examples=(("postroom templates", "all of them"),),
     looks=True,

@@ -13,8 +13,6 @@ from .. import __version__
 from ..app import app
 from ..app.app import MCP, SERVE, has_mcp, run, serve
 from ..app.options import inbox_store, options
-from ..core import tokens
-from ..core.verb import perform
 from ..environment import AUTH_TOKEN, first_variable, variable
 from ..formats.plain import plain
 from ..hosts.sessions import session_around_us
@@ -23,11 +21,11 @@ from ..model.names import check_agent, check_scope
 from ..room import chosen_settings
 from ..server.client import SocketClient
 from .answer import Answer
-from .command import Option, command
+from .command import Option, command, declare
 from .context import is_own, note, program, typed_program, whole_address, whole_path
 from .errors import Usage
 from .options import LIMIT
-from .output import facts, hint, one_line, sayable, table
+from .output import facts, listing, one_line, sayable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -184,22 +182,26 @@ def _paste(data: Mapping[str, Any]) -> str:
 # -- tokens
 
 
-@command(
+def _created(_screen: Screen, data: Mapping[str, Any]) -> str:
+    whose = data["about"]["agent"] or "an operator"
+    text = f"For {one_line(whose)}. It is not shown again; keep it where only its user can read it.\n"
+    return f"{data['token']}\n\n{text}"
+
+
+declare(
     "tokens create",
-    Option(
-        "--agent",
-        help="the agent that uses it; without this, it is an operator's token",
-        metavar="NAME",
-        complete="agents",
-    ),
     Option(
         "--scope",
         help="what it is good for: read, send, work, manage; all by default. operator, which is everything, is for a"
         " token without --agent",
         many=True,
         metavar="WORD",
+        field="scopes",
     ),
-    Option("--note", help="a note for people, such as the user of the token", metavar="TEXT"),
+    Option("--note", help="a note for people, such as the user of the token", metavar="TEXT", field="note"),
+    verb="tokens.CreateToken",
+    shape=lambda _, made: {"token": made.text, "about": plain(made.token)},
+    view=_created,
     about="Only a hash of it is kept. From now on the agent is sealed: over the socket, nobody acts for it without"
     " a token, and callers without a token act as the one agent they name and cannot manage the room. The"
     " library and these commands, which open the room itself, are not affected.",
@@ -209,79 +211,47 @@ def _paste(data: Mapping[str, Any]) -> str:
     ),
     json="token about",
 )
-def run_token_create(context: Context) -> Answer:
-    agent, scopes, words = context.get("agent"), context.get("scope"), context.get("note", "")
-    request = tokens.CreateToken(agent=agent, scopes=scopes, note=words)
-    made = perform(context.room.core, context.room.principal, request)
-    return Answer(context.name, {"token": made.text, "about": plain(made.token)}, _created)
-
-
-@command(
+declare(
     "tokens",
     LIMIT,
+    verb="tokens.ListTokens",
+    view=listing(
+        "tokens",
+        {
+            "ID": "id",
+            "AGENT": lambda _, token: token["agent"] or "(operator)",
+            "GOOD FOR": "scopes",
+            "STATE": lambda _, token: "revoked" if token["revoked_at"] else "live",
+            "NOTE": "note",
+        },
+        "No tokens yet.",
+        first="tokens create --agent NAME",
+    ),
     examples=(("postroom tokens", "who may call"),),
-    json="tokens",
     looks=True,
 )
-def run_token_list(context: Context) -> Answer:
-    found = perform(context.room.core, context.room.principal, tokens.ListTokens())
-    return Answer(context.name, plain(found), _list)
-
-
-@command(
+declare(
     "tokens revoke",
-    Option("ID", help="as postroom tokens shows it", required=True),
-    about="Its agent stays sealed: over the socket, nobody acts for it without another token, until token unseal.",
+    Option("ID", help="as postroom tokens shows it", required=True, field="id"),
+    verb="tokens.RevokeToken",
+    places=("id",),
+    shape=lambda _, gone: {"about": plain(gone.token)},
+    view=lambda _screen, data: f"{data['about']['id']} is worth nothing now.\n",
+    about="Its agent stays sealed: over the socket, nobody acts for it without another token, until tokens unseal.",
     examples=(('postroom tokens revoke "$TOKEN_ID"', "it leaked"),),
     json="about",
     looks=True,
 )
-def run_token_revoke(context: Context) -> Answer:
-    gone = perform(context.room.core, context.room.principal, tokens.RevokeToken(id=context.get("id")))
-    return Answer(context.name, {"about": plain(gone.token)}, _revoked)
-
-
-@command(
+declare(
     "tokens unseal",
-    Option("--agent", help="the agent that was given a token", required=True, metavar="NAME", complete="agents"),
-    about="Its tokens stay valid; token revoke ends them. Unsealing twice is no error.",
+    verb="tokens.Unseal",
+    view=lambda _screen, data: (
+        f"{one_line(data['agent'])} is not sealed: on the socket, any caller may act for it.\n"
+    ),
+    about="Its tokens stay valid; tokens revoke ends them. Unsealing twice is no error.",
     examples=(("postroom tokens unseal --agent coder", "it needs no token any more"),),
-    json="agent sealed",
     looks=True,
 )
-def run_token_unseal(context: Context) -> Answer:
-    done = perform(context.room.core, context.room.principal, tokens.Unseal(agent=context.get("agent")))
-    return Answer(context.name, plain(done), _unsealed)
-
-
-def _created(_screen: Screen, data: Mapping[str, Any]) -> str:
-    whose = data["about"]["agent"] or "an operator"
-    text = f"For {one_line(whose)}. It is not shown again; keep it where only its user can read it.\n"
-    return f"{data['token']}\n\n{text}"
-
-
-def _list(screen: Screen, data: Mapping[str, Any]) -> str:
-    if not data["tokens"]:
-        return "No tokens yet.\n" + hint(screen, "tokens create --agent NAME")
-    rows = [
-        (
-            t["id"],
-            t["agent"] or "(operator)",
-            ", ".join(t["scopes"]),
-            "revoked" if t["revoked_at"] else "live",
-            t["note"],
-        )
-        for t in data["tokens"]
-    ]
-    return table(screen, ("ID", "AGENT", "GOOD FOR", "STATE", "NOTE"), rows)
-
-
-def _revoked(_screen: Screen, data: Mapping[str, Any]) -> str:
-    return f"{data['about']['id']} is worth nothing now.\n"
-
-
-def _unsealed(_screen: Screen, data: Mapping[str, Any]) -> str:
-    return f"{one_line(data['agent'])} is not sealed: on the socket, any caller may act for it.\n"
 
 
 # -- the MCP server

@@ -17,14 +17,13 @@ from .answer import Answer
 from .command import EVERYONE, Option, command, declare
 from .errors import Usage
 from .options import BODY, FIELDS, LIMIT, TEXT, TOKEN
-from .output import ago, due, facts, hint, table
+from .output import ago, due, hint, listing, record
 from .send import content_of, fields_of
 from .views import receipt, thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ..core.messages import Receipt
     from ..model.agent import Card
     from ..model.message import Message
     from ..task import Task
@@ -64,39 +63,22 @@ _STATES = {
 
 def tasks(texts: Mapping[str, str], screen: Screen, data: Data) -> str:
     """Show a list of tasks; `texts` stand in for empty subjects."""
-    if not data["tasks"]:
-        return "No tasks.\n"
-    rows = [
-        (
-            screen.short(task["id"]),
-            task["state"],
-            task["giver"],
-            task["receiver"],
-            ago(task["moved_at"], screen.now),
-            _due(screen, task),
-            task["subject"] or texts[task["id"]] or task["reason"] or "",
-        )
-        for task in data["tasks"]
-    ]
-    shown = table(screen, ("ID", "STATE", "FROM", "FOR", "MOVED", "DUE", "ABOUT"), rows, _STATES)
-    return shown + hint(screen, "tasks show ID", "tells all about one")
-
-
-def task_view(screen: Screen, data: Data) -> str:
-    return _facts(screen, data["task"]) + "\n" + thread(screen, data)
-
-
-def new_task_view(screen: Screen, data: Data) -> str:
-    if data["repeated"]:
-        return receipt(screen, data)
-    return receipt(screen, data) + hint(screen, f"tasks show {data['id']}", "tells how it stands")
-
-
-def moved(screen: Screen, data: Data) -> str:
-    """Show a task after a step, and the letter that reports it to the other party."""
-    receipt = data.get("receipt")
-    sent = f"Sent {receipt['id']}.\n" if receipt and not receipt["repeated"] else ""
-    return _facts(screen, data["task"]) + sent
+    view = listing(
+        "tasks",
+        {
+            "ID": "id",
+            "STATE": "state",
+            "FROM": "giver",
+            "FOR": "receiver",
+            "MOVED": "moved_at",
+            "DUE": _due,
+            "ABOUT": lambda _, task: task["subject"] or texts[task["id"]] or task["reason"] or "",
+        },
+        "No tasks.",
+        then=("tasks show ID", "tells all about one"),
+        paint=_STATES,
+    )
+    return view(screen, data)
 
 
 def _due(screen: Screen, task: Data) -> str:
@@ -104,20 +86,35 @@ def _due(screen: Screen, task: Data) -> str:
     return (ago if task["is_final"] else due)(task["deadline"], screen.now)
 
 
-def _facts(screen: Screen, task: Data) -> str:
-    return facts(
-        screen,
-        [
-            ("Task", task["id"]),
-            ("State", task["state"]),
-            ("Reason", task["reason"] or ""),
-            ("From", task["giver"]),
-            ("For", task["receiver"]),
-            ("About", task["subject"]),
-            ("Given", ago(task["opened_at"], screen.now)),
-            ("Due", _due(screen, task)),
-        ],
-    )
+_facts = record(
+    {
+        "Task": lambda _, task: task["id"],
+        "State": "state",
+        "Reason": "reason",
+        "From": "giver",
+        "For": "receiver",
+        "About": "subject",
+        "Given": "opened_at",
+        "Due": _due,
+    },
+    "task",
+)
+
+
+def task_view(screen: Screen, data: Data) -> str:
+    return _facts(screen, data) + "\n" + thread(screen, data)
+
+
+def new_task_view(screen: Screen, data: Data) -> str:
+    shown = receipt(screen, data)
+    return shown if data["repeated"] else shown + hint(screen, f"tasks show {data['id']}", "tells how it stands")
+
+
+def moved(screen: Screen, data: Data) -> str:
+    """Show a task after a step, and the letter that reports it to the other party."""
+    receipt = data.get("receipt")
+    sent = f"Sent {receipt['id']}.\n" if receipt and not receipt["repeated"] else ""
+    return _facts(screen, data) + sent
 
 
 # -- commands
@@ -238,9 +235,86 @@ def run_tasks_give(context: Context) -> Answer:
     json="task receipt",
     looks=True,
 )
-def run_tasks_accept(context: Context) -> Answer:
-    body, fields = content_of(context, optional=True), fields_of(context)
-    return _step(context, lambda task: task.accept(body, ack=not context.get("no_ack"), **fields))
+@command(
+    "tasks reject",
+    ID,
+    REASON,
+    *WHY,
+    TOKEN,
+    examples=(("postroom tasks reject t-1 --as reviewer --reason 'no time'", "not me"),),
+    json="task receipt",
+    looks=True,
+)
+@command(
+    "tasks start",
+    ID,
+    *SAID,
+    TOKEN,
+    about=f"Or that you go on without an answer to your question. {_TEXT}",
+    examples=(("postroom tasks start t-2 --as reviewer", "begun"),),
+    json="task receipt",
+    looks=True,
+)
+@command(
+    "tasks ask",
+    ID,
+    *SAID,
+    TOKEN,
+    about="The task waits for the answer. The text comes from --body, else from standard input or $EDITOR, as in send.",
+    examples=(('postroom tasks ask t-3 "Which branch?" --as reviewer', "a question"),),
+    json="task receipt",
+    looks=True,
+)
+@command(
+    "tasks answer",
+    ID,
+    *SAID,
+    about="The work goes on. The text comes from --body, else from standard input or $EDITOR, as in send.",
+    examples=(("postroom tasks answer t-4 main --as planner", "an answer"),),
+    json="task receipt",
+    looks=True,
+)
+@command(
+    "tasks complete",
+    ID,
+    *SAID,
+    TOKEN,
+    about=_TEXT,
+    examples=(('postroom tasks complete t-3 --as reviewer --body "Looks good."', "with a result"),),
+    json="task receipt",
+    looks=True,
+)
+@command(
+    "tasks fail",
+    ID,
+    REASON,
+    *WHY,
+    TOKEN,
+    examples=(("postroom tasks fail t-3 --as reviewer --reason 'the file is gone'", "sorry"),),
+    json="task receipt",
+    looks=True,
+)
+@command(
+    "tasks cancel",
+    ID,
+    Option("--reason", help="why", metavar="TEXT"),
+    *WHY,
+    examples=(("postroom tasks cancel t-3 --as planner --reason 'no longer needed'", "never mind"),),
+    json="task receipt",
+    looks=True,
+)
+def run_step(context: Context) -> Answer:
+    """Move a task by the step that the command names, with a text or a reason."""
+    step = context.name.removeprefix("tasks ")
+    takes_reason = step in {"reject", "fail", "cancel"}
+    said = context.get("reason") if takes_reason else content_of(context, optional=step not in {"ask", "answer"})
+    fields = fields_of(context)
+    if step == "accept":
+        fields["ack"] = not context.get("no_ack")
+    task = _task(context)
+    with _as_typed(context, task):
+        receipt = getattr(task, step)(said, **fields)
+    return Answer(context.name, {"task": plain_task(task), "receipt": plain(receipt)}, moved)
 
 
 @command(
@@ -266,117 +340,6 @@ def run_tasks_admit(context: Context) -> Answer:
     with _as_typed(context, task):
         accepted = task.admit(judge, ack=not context.get("no_ack"))
     return Answer(context.name, {"task": plain_task(task), "accepted": accepted}, moved)
-
-
-@command(
-    "tasks reject",
-    ID,
-    REASON,
-    *WHY,
-    TOKEN,
-    examples=(("postroom tasks reject t-1 --as reviewer --reason 'no time'", "not me"),),
-    json="task receipt",
-    looks=True,
-)
-def run_tasks_reject(context: Context) -> Answer:
-    fields = fields_of(context)
-    return _step(context, lambda task: task.reject(context.get("reason"), **fields))
-
-
-@command(
-    "tasks start",
-    ID,
-    *SAID,
-    TOKEN,
-    about=f"Or that you go on without an answer to your question. {_TEXT}",
-    examples=(("postroom tasks start t-2 --as reviewer", "begun"),),
-    json="task receipt",
-    looks=True,
-)
-def run_tasks_start(context: Context) -> Answer:
-    body, fields = content_of(context, optional=True), fields_of(context)
-    return _step(context, lambda task: task.start(body, **fields))
-
-
-@command(
-    "tasks ask",
-    ID,
-    *SAID,
-    TOKEN,
-    about="The task waits for the answer. The text comes from --body, else from standard input or $EDITOR, as in send.",
-    examples=(('postroom tasks ask t-3 "Which branch?" --as reviewer', "a question"),),
-    json="task receipt",
-    looks=True,
-)
-def run_tasks_ask(context: Context) -> Answer:
-    body, fields = content_of(context), fields_of(context)
-    return _step(context, lambda task: task.ask(body, **fields))
-
-
-@command(
-    "tasks answer",
-    ID,
-    *SAID,
-    about="The work goes on. The text comes from --body, else from standard input or $EDITOR, as in send.",
-    examples=(("postroom tasks answer t-4 main --as planner", "an answer"),),
-    json="task receipt",
-    looks=True,
-)
-def run_tasks_answer(context: Context) -> Answer:
-    body, fields = content_of(context), fields_of(context)
-    return _step(context, lambda task: task.answer(body, **fields))
-
-
-@command(
-    "tasks complete",
-    ID,
-    *SAID,
-    TOKEN,
-    about=_TEXT,
-    examples=(('postroom tasks complete t-3 --as reviewer --body "Looks good."', "with a result"),),
-    json="task receipt",
-    looks=True,
-)
-def run_tasks_complete(context: Context) -> Answer:
-    body, fields = content_of(context, optional=True), fields_of(context)
-    return _step(context, lambda task: task.complete(body, **fields))
-
-
-@command(
-    "tasks fail",
-    ID,
-    REASON,
-    *WHY,
-    TOKEN,
-    examples=(("postroom tasks fail t-3 --as reviewer --reason 'the file is gone'", "sorry"),),
-    json="task receipt",
-    looks=True,
-)
-def run_tasks_fail(context: Context) -> Answer:
-    fields = fields_of(context)
-    return _step(context, lambda task: task.fail(context.get("reason"), **fields))
-
-
-@command(
-    "tasks cancel",
-    ID,
-    Option("--reason", help="why", metavar="TEXT"),
-    *WHY,
-    examples=(("postroom tasks cancel t-3 --as planner --reason 'no longer needed'", "never mind"),),
-    json="task receipt",
-    looks=True,
-)
-def run_tasks_cancel(context: Context) -> Answer:
-    fields = fields_of(context)
-    return _step(context, lambda task: task.cancel(context.get("reason"), **fields))
-
-
-def _step(context: Context, step: Callable[[Task], Receipt]) -> Answer:
-    task = _task(context)
-    with _as_typed(context, task):
-        receipt = step(task)
-    data = {"task": plain_task(task), "receipt": plain(receipt)}
-    return Answer(context.name, data, moved)
 
 
 @contextmanager

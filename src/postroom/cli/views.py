@@ -15,7 +15,7 @@ from ..core.presentation import NOTICE, OWN_NOTICE, data_line, file_line
 from ..core.presentation import markdown as fenced
 from ..model.codec import encode
 from ..model.names import fold
-from .output import ago, body_lines, due, facts, hint, moment, one_line, state_word, table
+from .output import ago, body_lines, due, facts, hint, listing, moment, one_line, record, state_word, table
 
 if TYPE_CHECKING:
     from .answer import Screen
@@ -139,28 +139,27 @@ def work(screen: Screen, data: Data) -> str:
 
 def dead(screen: Screen, data: Data) -> str:
     """Show a list of dead letters with their mailboxes and reasons."""
-    if not data["letters"]:
-        return "No dead letters.\n"
-    if not screen.tables:
-        whys = [
-            facts(screen, [("Mailbox", one["delivery"]["mailbox"]), ("Reason", one["delivery"]["reason"] or "")])
-            for one in data["letters"]
-        ]
-        shown = [_fenced({"accepted": (one,)}) + why for one, why in zip(data["accepted"], whys, strict=True)]
-        return "\n".join(shown)
-    rows = [
-        (
-            screen.short(one["id"]),
-            ago(one["delivery"]["dead_at"], screen.now),
-            one["delivery"]["mailbox"],
-            one["sender"],
-            one["delivery"]["reason"] or "",
-            _about(one),
-        )
-        for one in data["letters"]
-    ]
-    titles = ("ID", "DIED", "MAILBOX", "FROM", "REASON", "ABOUT")
-    return table(screen, titles, rows, drop=("DIED", "FROM", "ABOUT")) + hint(screen, "dead show ID")
+    if screen.tables or not data["letters"]:
+        return _dead(screen, data)
+    pairs = zip(data["accepted"], data["letters"], strict=True)
+    return "\n".join(_fenced({"accepted": (accepted,)}) + _why(screen, letter) for accepted, letter in pairs)
+
+
+_why = record({"Mailbox": "mailbox", "Reason": "reason"}, "delivery")
+_dead = listing(
+    "letters",
+    {
+        "ID": "id",
+        "DIED": "delivery.dead_at",
+        "MAILBOX": "delivery.mailbox",
+        "FROM": "sender",
+        "REASON": "delivery.reason",
+        "ABOUT": lambda _, letter: _about(letter),
+    },
+    "No dead letters.",
+    then=("dead show ID", "shows one"),
+    drop=("DIED", "FROM", "ABOUT"),
+)
 
 
 def dead_letter(screen: Screen, data: Data) -> str:
@@ -266,104 +265,91 @@ def digest(_screen: Screen, data: Data) -> str:
     return f"{data['text']}\n" if data["text"] else NO_DIGEST
 
 
-def threads(screen: Screen, data: Data) -> str:
-    if not data["threads"]:
-        return "No threads with replies.\n"
-    rows = [
-        (
-            screen.short(t["id"]),
-            ago(t["last_at"], screen.now),
-            str(t["count"]),
-            ", ".join(t["participants"]),
-            t["subject"],
-        )
-        for t in data["threads"]
-    ]
-    return table(screen, ("ID", "LAST", "LETTERS", "WHO", "ABOUT"), rows)
-
-
-def conversations(screen: Screen, data: Data) -> str:
-    if not data["conversations"]:
-        return "No conversations.\n"
-    rows = [
-        (c["id"], ago(c["last_at"], screen.now), str(c["turns"]), ", ".join(c["participants"]), c["subject"])
-        for c in data["conversations"]
-    ]
-    return table(screen, ("ID", "LAST", "TURNS", "WHO", "ABOUT"), rows)
+threads = listing(
+    "threads",
+    {"ID": "id", "LAST": "last_at", "LETTERS": "count", "WHO": "participants", "ABOUT": "subject"},
+    "No threads with replies.",
+)
+conversations = listing(
+    "conversations",
+    {"ID": "id", "LAST": "last_at", "TURNS": "turns", "WHO": "participants", "ABOUT": "subject"},
+    "No conversations.",
+)
+turns = listing(
+    "turns",
+    {"WHEN": "created_at", "WHO": "participant", "LETTER": lambda screen, turn: screen.short(turn["message_id"])},
+    "No turns.",
+)
 
 
 def conversation(screen: Screen, data: Data) -> str:
     return conversations(screen, {"conversations": [data["conversation"]]})
 
 
-def turns(screen: Screen, data: Data) -> str:
-    rows = [
-        (ago(t["created_at"], screen.now), t["participant"], screen.short(t["message_id"])) for t in data["turns"]
-    ]
-    return table(screen, ("WHEN", "WHO", "LETTER"), rows)
-
-
 def agents(screen: Screen, data: Data) -> str:
-    if not data["agents"]:
-        if data.get("gone"):
-            return f"Nobody is here; {data['gone']} not active for long.\n" + hint(screen, "agents --gone")
-        return "Nobody has registered yet.\n" + hint(screen, "register --as NAME --scope TEAM")
-    rows = [
-        (
-            a["card"]["id"],
-            a["presence"]["status"] if a["registered"] else "not registered",
-            ago(a["presence"]["last_heartbeat"], screen.now),
-            a["card"]["program"],
-            ", ".join(a["card"]["scopes"]),
-            ", ".join(a["card"]["capabilities"]),
-            _works_on(a),
-            a["card"]["description"],
-        )
-        for a in data["agents"]
-    ]
-    titles = ("NAME", "STATUS", "SEEN", "PROGRAM", "SCOPES", "CAN", "WORKS ON", "ABOUT")
-    return table(screen, titles, rows, {"busy": "yellow", "idle": "green"})
+    if not data["agents"] and data.get("gone"):
+        return f"Nobody is here; {data['gone']} not active for long.\n" + hint(screen, "agents --gone")
+    return _agents(screen, data)
 
 
-def agent(screen: Screen, data: Data) -> str:
-    card, presence = data["agent"]["card"], data["agent"]["presence"]
-    return facts(
-        screen,
-        [
-            ("Name", card["id"]),
-            ("Called", card["display_name"]),
-            ("Status", f"{presence['status']} ({presence['warmth']})"),
-            ("Seen", ago(presence["last_heartbeat"], screen.now)),
-            ("Works on", _works_on(data["agent"])),
-            ("Can", ", ".join(card["capabilities"])),
-            ("Scopes", ", ".join(card["scopes"])),
-            ("Takes mail from", "everyone" if "*" in card["allow_from"] else ", ".join(card["allow_from"])),
-            ("Program", card["program"]),
-            ("Model", card["model"]),
-            ("About", card["description"]),
-        ],
-    )
-
-
-def _works_on(agent: Data) -> str:
+def _works_on(_screen: Screen, agent: Data) -> str:
     """Return what an agent works on: its tasks by subject, and what it says itself."""
     tasks = {task["id"]: task["subject"] for task in agent["tasks"]}
     return "; ".join(tasks.get(one) or one for one in agent["presence"]["current_tasks"])
 
 
+def _takes_mail_from(_screen: Screen, agent: Data) -> str:
+    allowed = agent["card"]["allow_from"]
+    return "everyone" if "*" in allowed else ", ".join(allowed)
+
+
+_agents = listing(
+    "agents",
+    {
+        "NAME": "card.id",
+        "STATUS": lambda _, agent: agent["presence"]["status"] if agent["registered"] else "not registered",
+        "SEEN": lambda screen, agent: ago(agent["presence"]["last_heartbeat"], screen.now),
+        "PROGRAM": "card.program",
+        "SCOPES": "card.scopes",
+        "CAN": "card.capabilities",
+        "WORKS ON": _works_on,
+        "ABOUT": "card.description",
+    },
+    "Nobody has registered yet.",
+    first="register --as NAME --scope TEAM",
+    paint={"busy": "yellow", "idle": "green"},
+)
+agent = record(
+    {
+        "Name": "card.id",
+        "Called": "card.display_name",
+        "Status": lambda _, agent: f"{agent['presence']['status']} ({agent['presence']['warmth']})",
+        "Seen": lambda screen, agent: ago(agent["presence"]["last_heartbeat"], screen.now),
+        "Works on": _works_on,
+        "Can": "card.capabilities",
+        "Scopes": "card.scopes",
+        "Takes mail from": _takes_mail_from,
+        "Program": "card.program",
+        "Model": "card.model",
+        "About": "card.description",
+    },
+    "agent",
+)
+_changes = listing(
+    "changes",
+    {
+        "NUMBER": lambda _, change: str(change["number"]),
+        "WHAT": "what",
+        "WHERE": lambda _, change: change["mailbox"] or change["kind"] or "",
+        "STATE": "state",
+        "WHICH": lambda _, change: change["message_id"] or change["key"] or "",
+    },
+    "Nothing happened.",
+)
+
+
 def changes(screen: Screen, data: Data) -> str:
-    rows = [
-        (
-            str(c["number"]),
-            c["what"],
-            c["mailbox"] or c["kind"] or "",
-            c["state"] or "",
-            c["message_id"] or c["key"] or "",
-        )
-        for c in data["changes"]
-    ]
-    shown = table(screen, ("NUMBER", "WHAT", "WHERE", "STATE", "WHICH"), rows) if rows else "Nothing happened.\n"
-    return f"{shown}Cursor: {data['cursor'] or 'none, there is no room yet'}\n"
+    return f"{_changes(screen, data)}Cursor: {data['cursor'] or 'none, there is no room yet'}\n"
 
 
 def room(screen: Screen, data: Data) -> str:
