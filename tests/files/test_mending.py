@@ -161,7 +161,25 @@ def test_what_was_forgotten_stays_so_where_the_index_is_older(layout: Layout, tm
 
 def test_steps_are_stored_in_the_journal_by_the_words_of_earlier_versions() -> None:
     words = {kind.__struct_config__.tag for kind in get_args(transaction.Step)}
-    assert {"Create", "Rewrite", "Shift", "Remove", "Resettle"} == words
+    assert {"Create", "Rewrite", "Shift", "Remove"} == words
+
+
+def test_a_renamed_folder_in_the_journal_of_an_earlier_version_keeps_nobody_out(
+    layout: Layout, tmp_path: Path
+) -> None:
+    with opened(tmp_path, layout) as store:
+        send(store, "m1")
+        conn = store.connection()
+        line = {
+            "n": conn.ledger.next_line() + 1,
+            "writes": [{"rename": ["bob", "bert"]}],
+            "steps": [{"type": "Resettle", "former": layout.folder("bob"), "folder": layout.folder("bert")}],
+        }
+        conn.journal.append(line, durable=False)
+    with opened(tmp_path, layout, AGAIN) as store:
+        assert [each.message.id for each in store.find(Query(mailbox="bert"))] == ["m1"]
+        assert store.spelling("bob") == "bert"
+        assert store.quarantined() == []
 
 
 def test_a_commit_that_was_cut_off_is_finished_wherever_the_room_lies_by_then(

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...errors import Damaged, NameTaken
-from ..sqlite.rows import SALVAGE
+from ...errors import NameTaken
 from .durable import Stamp
 from .tree import is_text
 
@@ -48,10 +47,6 @@ _UPDATE = """
 UPDATE OR REPLACE files SET folder = ?3, name = ?4, inode = ?5, size = ?6, written = ?7
 WHERE number = ?1 AND mailbox = ?2"""
 _MOVE = "UPDATE OR REPLACE files SET folder = ?3 WHERE number = ?1 AND mailbox = ?2"
-_DESTINATIONS = f"""
-SELECT d.mailbox, iif(lower(m.name) = m.folded, m.name, NULL), {_LAST_PLACE},
-       (SELECT folder FROM homes h WHERE h.mailbox = d.mailbox LIMIT 1)
-FROM deliveries d JOIN mailboxes m ON m.id = d.mailbox WHERE d.number = ?"""
 _AT = "SELECT folder, name FROM files WHERE number = ? AND mailbox = ?"
 _BY_NAME = "SELECT number, mailbox, inode, size, written FROM files WHERE folder = ? AND name = ?"
 # Steps from one folder to the next, however many letters lie in each.
@@ -63,15 +58,6 @@ WITH RECURSIVE used (folder) AS (
 )
 SELECT folder FROM used WHERE folder IS NOT NULL"""
 _IN = "SELECT name, number, mailbox, inode, size, written FROM files WHERE folder = ?"
-
-
-class Destination(NamedTuple):
-    """A mailbox that a letter is delivered to."""
-
-    mailbox: int
-    owner: str  # its present name
-    latest: int = 0  # the position in time of the last letter before
-    home: str | None = None  # its folder, if it has one
 
 
 class IndexedFile(NamedTuple):
@@ -145,12 +131,9 @@ class Ledger:
         for name in filter(is_text, names):
             self._execute("UPDATE files SET written = 0 WHERE folder = ? AND name = ?", (folder, name))
 
-    def destinations(self, number: int) -> list[Destination]:
-        """Return where a letter that was just accepted is delivered."""
-        destinations = [Destination(*row) for row in self._ask(_DESTINATIONS, (number,))]
-        if not all(each.owner for each in destinations):
-            raise Damaged("the name of a mailbox is damaged", hint=SALVAGE)
-        return destinations
+    def last_place(self) -> int:
+        """Return the position in time of the last letter."""
+        return int(self._ask(f"SELECT {_LAST_PLACE}")[0][0])
 
     # -- folders
 
@@ -165,10 +148,6 @@ class Ledger:
 
     def assign_home(self, folder: str, mailbox: int, name: str) -> None:
         """Assign a folder to a mailbox; raise NameTaken if it belongs to another one."""
-        self._check_free(folder, mailbox, name)
-        self._execute("INSERT OR IGNORE INTO homes VALUES (?, ?)", (folder, mailbox))
-
-    def _check_free(self, folder: str, mailbox: int, name: str) -> None:
         # Compared without case: on some disks `Bob` and `bob` are one folder.
         sql = (
             "SELECT h.mailbox, m.name FROM homes h JOIN mailboxes m ON m.id = h.mailbox WHERE lower(h.folder) = ?"
@@ -180,6 +159,7 @@ class Ledger:
                     field="to",
                     hint=f"write to {first!r}",
                 )
+        self._execute("INSERT OR IGNORE INTO homes VALUES (?, ?)", (folder, mailbox))
 
     def owner(self, folder: str) -> tuple[int, str] | None:
         """Return number and name of the mailbox that a folder belongs to."""
@@ -187,13 +167,6 @@ class Ledger:
         for number, name in self._ask(sql, (folder,)):
             return number, name
         return None
-
-    def rename_home(self, former: str, folder: str, mailbox: int, name: str) -> None:
-        """Rename the folder of a mailbox, with all files in it."""
-        self._check_free(folder, mailbox, name)
-        self._execute("UPDATE homes SET folder = ? WHERE folder = ?", (folder, former))
-        moved = "UPDATE files SET folder = ?1 || substr(folder, ?3) WHERE folder = ?2 OR folder GLOB ?2 || '/*'"
-        self._execute(moved, (folder, former, len(former) + 1))
 
     def folder_times(self) -> dict[str, int]:
         return dict(self._ask("SELECT folder, changed FROM folders"))

@@ -14,13 +14,13 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 import msgspec
 from msgspec import Struct
 
-from ...errors import Invalid, NameTaken, StaleRevision, StoreFailing, Unreadable
+from ...errors import Invalid, StaleRevision, StoreFailing, Unreadable
 from ...model.codec import to_plain
 from ...model.delivery import State
 from ...model.values import read_json
@@ -31,7 +31,6 @@ from . import durable as files_durable
 from . import journal, letter_files
 from .durable import sync_path
 from .journal import DONE
-from .ledger import Destination
 from .letter_files import LARGEST
 from .tree import OWN_FOLDER
 
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from ..protocol import Posted, Write
     from .connection import FileConnection
     from .durable import Stamp
-    from .ledger import IndexedFile
 
 
 class CreateFile(Struct, tag="Create", kw_only=True):
@@ -141,27 +139,7 @@ class RemoveFile(Struct, tag="Remove", kw_only=True):
         """Do nothing: the journal line holds the step, and recovery completes it."""
 
 
-class RenameFolder(Struct, tag="Resettle", kw_only=True):
-    """The step that renames the folder of a mailbox. Empty folders under the new name are removed."""
-
-    former: str
-    folder: str
-
-    @property
-    def folders(self) -> tuple[str, ...]:
-        return (os.path.dirname(self.folder),)
-
-    def do(self, *, durable: bool) -> None:  # noqa: ARG002
-        if os.path.lexists(self.former):
-            _make_room(self.folder)
-            os.rename(self.former, self.folder)
-
-    def undo(self) -> None:
-        if os.path.lexists(self.folder) and not os.path.lexists(self.former):
-            os.rename(self.folder, self.former)
-
-
-Step = CreateFile | RewriteFile | MoveFile | RemoveFile | RenameFolder
+Step = CreateFile | RewriteFile | MoveFile | RemoveFile
 
 
 def do_again(step: Step) -> None:
@@ -179,32 +157,8 @@ def do_again(step: Step) -> None:
             except FileNotFoundError:
                 if os.path.lexists(former):  # else another program moved it meanwhile
                     raise
-    elif isinstance(step, RenameFolder):
-        if is_vacant(step.folder):
-            step.do(durable=True)
     else:
         step.do(durable=True)
-
-
-def is_vacant(folder: str) -> bool:
-    """Return whether a mailbox folder may get this path: nothing is there, or only empty folders."""
-    if not os.path.lexists(folder):
-        return True
-    try:
-        files_durable.check_folder(folder)
-        return not any(os.listdir(within) for within in _within(folder))
-    except NotADirectoryError:
-        return False
-
-
-def _make_room(folder: str) -> None:
-    with suppress(FileNotFoundError):
-        for within in _within(folder):
-            os.rmdir(within)
-
-
-def _within(folder: str) -> list[str]:
-    return [f"{folder}/{name}" for name in os.listdir(folder)]
 
 
 def to_json(steps: list[Step], home: str) -> list[Any]:
@@ -215,7 +169,9 @@ def to_json(steps: list[Step], home: str) -> list[Any]:
 
 def from_json(entry: Any, home: str) -> list[Step]:
     """Return the steps of a journal line, with absolute paths."""
-    return msgspec.convert([_each_path(step, lambda path: f"{home}/{path}") for step in entry], list[Step])
+    # Earlier versions renamed the folders of renamed agents. A folder keeps its name now, and its mail is found.
+    kept = [step for step in entry if step["type"] != "Resettle"]
+    return msgspec.convert([_each_path(step, lambda path: f"{home}/{path}") for step in kept], list[Step])
 
 
 def _each_path(step: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
@@ -229,8 +185,14 @@ def _unlink(path: str) -> None:
 
 # -- one commit
 
-# What the ledger notes of a step: letter number, mailbox number, folder, and the letter's position in time.
-Target = tuple[int, int, str, int]
+
+class Target(NamedTuple):
+    """What the ledger notes of a step: whose file lies where then."""
+
+    number: int  # of the letter
+    mailbox: int
+    folder: str
+    order: int = 0  # the position in time of a new letter
 
 
 class FileTransaction:
@@ -240,29 +202,23 @@ class FileTransaction:
         self._conn = conn
         self._tree, self._layout, self._ledger = conn.tree, conn.tree.layout, conn.ledger
         self._durable = durable
-        self._destinations: dict[str, Destination] = {}  # by mailbox name; valid while no other process writes
-        self._last_order = 0  # the position in time of the last letter written here
         self._clear()
 
     def _clear(self) -> None:
-        self._steps: list[tuple[Step, Target | None, bool]] = []  # with its ledger entry; must it be synced?
-        self._renamed_folders: list[RenameFolder] = []  # the folder renames, which come first
+        self._steps: list[tuple[Step, Target, bool]] = []  # with its ledger entry; must it be synced?
         self._entries: list[dict[str, Any]] = []
         self._done: list[Step] = []
         self._unsynced: dict[str, bool] = {}  # folders, and whether a file was added to them
         self._journal_size: int | None = None  # the length of the journal before this commit's line
         self._forgotten: list[int] = []  # numbers of letters that this commit deletes from the index
         self._other_writes: list[Write] = []  # all but Post and Move; they may concern the registry
+        self._last_order = 0  # the position in time of the last letter of this commit
 
     # -- inside the transaction
 
     def prepare(self, writes: Sequence[Write]) -> None:
         """Note what the index will no longer know after it has changed."""
         self._clear()
-        names = self._conn.names
-        # Another process wrote since: it may have renamed a mailbox or moved its folder.
-        if self._destinations and names.seal != names.sealed():
-            self._destinations.clear()
         for write in writes:
             if isinstance(write, (Post, Move)):
                 continue
@@ -272,13 +228,12 @@ class FileTransaction:
 
     def carry_out(self, writes: Sequence[Write], posted: Sequence[Posted]) -> None:
         """Change the files as these writes say, or raise and leave them as they were."""
-        if self._other_writes:
-            self._prepare_names(self._other_writes)
-        posts = 0
+        if self._other_writes and self._conn.registry is not None:
+            self._conn.registry.prepare(self._other_writes)
+        outcomes = iter(posted)
         for write in writes:
             if isinstance(write, Post):
-                self._post(write, posted[posts])
-                posts += 1
+                self._post(write, next(outcomes))
             elif isinstance(write, Move):
                 self._move(write)
             else:
@@ -293,25 +248,10 @@ class FileTransaction:
             self.undo()
             if is_full(failed):
                 raise apsw.FullError(str(failed)) from failed
-            raise self._with_folder_names(failed) from failed
+            raise _with_folder_names(failed) from failed
         except BaseException:
             self.undo()
             raise
-
-    def _prepare_names(self, writes: Sequence[Write]) -> None:
-        """Rename mailbox folders first, so that the paths of all later steps use the new names."""
-        if self._conn.registry is not None:
-            self._conn.registry.prepare(writes)
-        for write in writes:
-            if isinstance(write, Rename):
-                self._rename_folder(write)
-
-    def _with_folder_names(self, failed: OSError) -> OSError:
-        """Return the error with folders instead of files: the name of a temporary file helps nobody."""
-        paths = [path for path in (failed.filename, failed.filename2) if isinstance(path, str)]
-        if failed.errno != errno.ENOTDIR:  # then the path itself should have been a folder
-            paths = [path if os.path.isdir(path) else os.path.dirname(path) for path in paths]
-        return OSError(failed.errno, failed.strerror, " or ".join(dict.fromkeys(paths)) or None)
 
     def undo(self) -> None:
         """Undo the steps, as the index transaction was rolled back."""
@@ -325,12 +265,10 @@ class FileTransaction:
         except OSError:
             return  # the warning in the lock file stays: the next process compares everything
         finally:
-            self.doubt()
+            self._clear()
 
     def doubt(self) -> None:
         """Leave the warning in place, as it is unknown whether the index was committed."""
-        self._destinations.clear()
-        self._last_order = 0
         self._clear()
 
     def settle(self) -> None:
@@ -351,15 +289,14 @@ class FileTransaction:
                 self._conn.lock.mark_sync_failed()
             raise
 
+    # -- doing the steps
+
     def _perform(self) -> None:
         """Do the planned steps, with a journal line first unless a single step is all."""
         # One rename is atomic by itself: no journal line, one sync less.
         if len(self._steps) == 1 and not self._entries:
             self._perform_step(*self._steps[0])
             return
-        for step, _, _ in self._steps:  # before the first step: another program may have moved a file
-            if isinstance(step, MoveFile):
-                self._check_there(self._current_path(step.former), step.name)
         # A claim or a read stamp need not survive a power cut, so it needs no journal line either.
         lasting = [step for step, _, must in self._steps if must]
         # Synced before the first step, so that recovery can complete the rest (G2).
@@ -373,32 +310,27 @@ class FileTransaction:
             self._sync_folders()
             self._conn.journal.append(DONE, durable=self._durable)
 
-    def _perform_step(self, step: Step, at: Target | None, must: bool) -> None:
-        """Do one step, and note it in the ledger."""
-        stamp: Stamp | None = None
-        if isinstance(step, MoveFile):
-            self._move_file(step)
+    def _perform_step(self, step: Step, at: Target, must: bool) -> None:
+        """Do one step, and note in the ledger where its file lies now."""
+        number, mailbox, folder, order = at
+        if isinstance(step, CreateFile):
+            stamp = step.do(durable=self._durable and must)
+            self._ledger.add_file(number, mailbox, folder, step.name, stamp, order)
         elif isinstance(step, RewriteFile):
             stamp = self._rewrite_file(step)
-        else:
-            stamp = step.do(durable=self._durable and must)
-        self._done.append(step)
-        if at is not None:
-            self._index_step(step, at, stamp)
-        folders = step.folders
-        # A move between folders is synced in any case: half of it on the disk is two copies, or none.
-        if self._durable and (must or len(folders) > 1):
-            self._must_sync(*folders)
-
-    def _index_step(self, step: Step, at: Target, stamp: Stamp | None) -> None:
-        """Note in the ledger where the file of this step lies now."""
-        number, mailbox, folder, place = at
-        if stamp is None:
-            self._ledger.move_file(number, mailbox, folder)
-        elif isinstance(step, CreateFile):
-            self._ledger.add_file(number, mailbox, folder, step.name, stamp, place)
-        elif isinstance(step, RewriteFile):
             self._ledger.update_file(number, mailbox, folder, step.name, stamp)
+        elif isinstance(step, MoveFile):
+            self._move_file(step)
+            self._ledger.move_file(number, mailbox, folder)
+        else:
+            step.do(durable=True)
+            self._ledger.drop_file(number, mailbox)
+        self._done.append(step)
+        # A move between folders is synced in any case: half of it on the disk is two copies, or none.
+        if self._durable and (must or len(step.folders) > 1):
+            new, *former = step.folders
+            self._unsynced.setdefault(new, True)
+            self._unsynced |= dict.fromkeys(former, False)
 
     def _rewrite_file(self, step: RewriteFile) -> Stamp:
         """Rewrite a file, always synced: it replaces the only copy. A full disk takes the spare file."""
@@ -413,18 +345,9 @@ class FileTransaction:
         try:
             step.do(durable=True)
         except FileNotFoundError:
-            self._check_there(step.former, step.name)
+            if not files_durable.exists(f"{step.former}/{step.name}"):
+                raise self._stale(step.former, step.name) from None
             raise
-
-    def _check_there(self, folder: str, name: str) -> None:
-        if not files_durable.exists(f"{folder}/{name}"):
-            raise self._stale(folder, name)
-
-    def _must_sync(self, new: str, former: str | None = None) -> None:
-        """Note folders to sync: the new folder of a move before the old one, so that one copy always lasts."""
-        self._unsynced.setdefault(new, True)
-        if former is not None:
-            self._unsynced[former] = False
 
     def _sync_folders(self) -> None:
         """Sync the noted folders. A failed sync is never retried: the second may only seem to succeed."""
@@ -432,7 +355,7 @@ class FileTransaction:
         try:
             # Folders that got a file come first: after a power cut in between there may be two copies, never none
             # (G1).
-            for folder in sorted(folders, key=folders.__getitem__, reverse=True) if len(folders) > 1 else folders:
+            for folder in sorted(folders, key=folders.__getitem__, reverse=True):
                 sync_path(folder)
         except OSError as failed:
             raise StoreFailing(f"the disk did not take the letter: {failed.strerror}") from None
@@ -447,44 +370,24 @@ class FileTransaction:
         }
         self._journal_size = self._conn.journal.append(line, durable=self._durable)
 
-    # -- letters
+    # -- planning the steps of each write
 
     def _post(self, write: Post, outcome: Posted) -> None:
         """Plan the files of a new letter, one for each mailbox."""
         if outcome.repeated:
             self._resync(outcome.message_id)
             return
-        post, number = outcome.written or write, outcome.number
-        destinations = self._destinations_of(post, number)
-        if not destinations:
-            return
-        destination = destinations[0]
+        message, number = (outcome.written or write).message, outcome.number
+        # Read back from the index: for a broadcast the writes hold only the first delivery and a list of names.
+        deliveries = list(self._conn.deliveries(message, number))
         # A time that the sender chose may lie far ahead. No letter is ordered after its delivery, or all later
         # letters would have to follow it.
-        created = post.message.created_at
-        sent = min(created, post.deliveries[0].delivered_at or created)
+        sent = min(message.created_at, *(each.delivered_at or message.created_at for _, _, each in deliveries[:1]))
         # A rebuilt index orders letters by this time. It only grows, so a clock set back changes nothing (G7).
-        self._last_order = order = max(max(self._last_order, destination.latest) + 1, micros(sent))
-        if len(destinations) == 1:
-            delivery = post.deliveries[0]
-            self._create(post.message, number, destination, delivery, order)
-            # Only with a folder of its own is the destination complete; else the next letter looks it up again.
-            if destination.home is not None:
-                self._destinations[delivery.mailbox] = destination
-            return
-        self._destinations.clear()
-        # Read back from the index: for a broadcast the writes hold only the first delivery and a list of names.
-        deliveries = {mailbox: delivery for mailbox, _, delivery in self._conn.deliveries(post.message, number)}
-        for destination in destinations:
-            self._create(post.message, number, destination, deliveries[destination.mailbox], order)
-
-    def _destinations_of(self, post: Post, number: int) -> list[Destination]:
-        """Return where the letter goes, from memory for a mailbox that got the letter before."""
-        if len(post.deliveries) == 1 and not post.copies:
-            cached = self._destinations.get(post.deliveries[0].mailbox)
-            if cached is not None:
-                return [cached]
-        return self._ledger.destinations(number)
+        latest = max(self._last_order, self._ledger.last_place())
+        self._last_order = max(latest + 1, micros(sent))
+        for mailbox, owner, delivery in deliveries:
+            self._create(message, number, mailbox, owner, delivery, self._last_order)
 
     def _resync(self, id: str) -> None:
         """Sync the folders of a letter that is sent again: its first sender may have died before the sync."""
@@ -494,23 +397,19 @@ class FileTransaction:
                 self._unsynced.setdefault(self._tree.path(folder), True)
 
     def _create(
-        self, message: Message, number: int, destination: Destination, delivery: Delivery, order: int
+        self, message: Message, number: int, mailbox: int, owner: str, delivery: Delivery, order: int
     ) -> None:
-        home = destination.home or self._ledger.home_of(destination.mailbox, destination.owner)
+        home = self._ledger.home_of(mailbox, owner)
         folder = self._tree.folder(home, self._layout.place(delivery))
         path = self._tree.path(folder)
         name = self._layout.file_name(message, order)
         # The name may be taken by another program or another letter.
-        if files_durable.exists(f"{self._current_path(path)}/{name}"):
+        if files_durable.exists(f"{path}/{name}"):
             stem = name.removesuffix(self._layout.ending)
             name = f"{stem}-{os.urandom(4).hex()}{self._layout.ending}"
-        content = letter_files.render_file(
-            self._layout, message, destination.owner, delivery, name=name, order=order
-        )
+        content = letter_files.render_file(self._layout, message, owner, delivery, name=name, order=order)
         step = CreateFile(folder=path, name=name, content=content)
-        self._steps.append((step, (number, destination.mailbox, folder, order), True))
-
-    # -- other writes
+        self._steps.append((step, Target(number, mailbox, folder, order), True))
 
     def _add_entry(self, write: Write) -> None:
         if isinstance(write, Put):
@@ -527,23 +426,20 @@ class FileTransaction:
     def _move(self, move: Move) -> None:
         """Plan the step that brings the file of a delivery to its new state."""
         number, name, after = move.before.number, move.before.mailbox, move.after
-        cached = self._conn.names.committed.get(name)  # a name never changes its mailbox
-        mailbox = self._conn.mailbox(name)[0] if cached is None else cached[0]
+        mailbox, owner = self._conn.mailbox(name)
         kept = self._ledger.path_of(number, mailbox)
         if after.mailbox != name:
             message, order = self._conn.letter(number)
-            self._create(message, number, Destination(*self._conn.mailbox(after.mailbox)), after, order)
+            self._create(message, number, *self._conn.mailbox(after.mailbox), after, order)
             if kept is not None:
                 # The copy in the new mailbox is created first, and removals are done last (G4).
-                self._steps.append((RemoveFile(folder=self._tree.path(kept[0]), name=kept[1]), None, True))
-                self._ledger.drop_file(number, mailbox)
+                self._remove(number, mailbox, *kept)
             return
         if kept is None:  # its file was deleted by another program
             # Write it again where its owner can still get it; a dead letter without a file needs none.
             if after.state is not State.DEAD:
-                _, owner = self._conn.mailbox(name)
                 message, order = self._conn.letter(number)
-                self._create(message, number, Destination(mailbox, owner), after, order)
+                self._create(message, number, mailbox, owner, after, order)
             return
         indexed_folder, file = kept
         home, place = self._tree.of(indexed_folder)
@@ -551,7 +447,7 @@ class FileTransaction:
         target = self._tree.folder(home, self._layout.place(after))
         folder = self._tree.path(target)
         if self._layout.changes_content(move.before, after):
-            fields, was = self._fields(former, file, self._ledger.file_at(indexed_folder, file))
+            fields, was = self._fields(indexed_folder, file)
             found = letter_files.state_at(self._layout, fields, place, name)
             # Compare and set, against the file: the index may not have seen yet what another program wrote.
             if found.state is not self._layout.visible_state(move.before):  # another program changed it
@@ -563,51 +459,37 @@ class FileTransaction:
             step = MoveFile(folder=folder, name=file, former=former)
         else:
             return
-        self._steps.append((step, (number, mailbox, target, 0), must_last(move)))
+        self._steps.append((step, Target(number, mailbox, target), must_last(move)))
 
-    def _fields(self, folder: str, name: str, held: IndexedFile | None) -> tuple[dict[str, Any], bytes]:
+    def _fields(self, folder: str, name: str) -> tuple[dict[str, Any], bytes]:
         """Return the content of a letter file, parsed and raw, with the fields that other programs added."""
-        cached = None if held is None else held.stamp
+        path, held = self._tree.path(folder), self._ledger.file_at(folder, name)
         try:
-            raw, _ = files_durable.read(f"{self._current_path(folder)}/{name}", LARGEST, cached)
+            raw, _ = files_durable.read(f"{path}/{name}", LARGEST, held and held.stamp)
             fields = read_json(raw, name, depth=letter_files.DEEPEST, largest=LARGEST)
         except (FileNotFoundError, Unreadable, Invalid):
-            raise self._stale(folder, name) from None
+            raise self._stale(path, name) from None
         if not isinstance(fields, dict):
-            raise self._stale(folder, name)
+            raise self._stale(path, name)
         return fields, raw
 
-    def _stale(self, folder: str, name: str) -> StaleRevision:
+    def _stale(self, path: str, name: str) -> StaleRevision:
         """Return the error for a file that another program changed, and have the file compared again."""
-        below_home = self._current_path(folder)[len(self._tree.home) + 1 :]
-        self._conn.watcher.put_back({below_home: {name}})
+        self._conn.watcher.put_back({path.removeprefix(f"{self._tree.home}/"): {name}})
         return StaleRevision()
 
     def _forget(self, number: int) -> None:
         for mailbox, folder, name in self._ledger.files_of(number):
-            self._steps.append((RemoveFile(folder=self._tree.path(folder), name=name), None, True))
-            self._ledger.drop_file(number, mailbox)
+            self._remove(number, mailbox, folder, name)
 
-    def _rename_folder(self, write: Rename) -> None:
-        self._destinations.clear()
-        mailbox, name = self._conn.mailbox(write.new)
-        former, folder = self._ledger.home_of(mailbox, write.old), self._layout.folder(name)
-        if former == folder:
-            return
-        self._ledger.rename_home(former, folder, mailbox, name)
-        step = RenameFolder(former=self._tree.path(former), folder=self._tree.path(folder))
-        if not is_vacant(self._current_path(step.folder)):
-            raise NameTaken(
-                f"the folder {self._tree.below_root(folder)!r} is there, and not empty",
-                field="new",
-                hint="move elsewhere what is in it",
-            )
-        self._renamed_folders.append(step)
-        self._steps.append((step, None, True))
+    def _remove(self, number: int, mailbox: int, folder: str, name: str) -> None:
+        step = RemoveFile(folder=self._tree.path(folder), name=name)
+        self._steps.append((step, Target(number, mailbox, folder), True))
 
-    def _current_path(self, path: str) -> str:
-        """Return where this folder lies before the folder renames of this commit."""
-        for step in reversed(self._renamed_folders):
-            if path == step.folder or path.startswith(f"{step.folder}/"):
-                path = step.former + path[len(step.folder) :]
-        return path
+
+def _with_folder_names(failed: OSError) -> OSError:
+    """Return the error with folders instead of files: the name of a temporary file helps nobody."""
+    paths = [path for path in (failed.filename, failed.filename2) if isinstance(path, str)]
+    if failed.errno != errno.ENOTDIR:  # then the path itself should have been a folder
+        paths = [path if os.path.isdir(path) else os.path.dirname(path) for path in paths]
+    return OSError(failed.errno, failed.strerror, " or ".join(dict.fromkeys(paths)) or None)
