@@ -7,21 +7,18 @@ import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 from msgspec.structs import replace
 
-from postroom.model.delivery import open_delivery
 from postroom.model.message import Message, Priority, TaskNote, data, text
 from postroom.model.query import Query
 from postroom.store.files.layouts.base import OWN, Layout, Where, dumps, layout_named
 from postroom.store.files.layouts.swarm import local
-from postroom.store.files.letter_files import fields_of, parse_file, render_file
+from postroom.store.files.letter_files import fields_of, parse_file
 from postroom.store.files.tree import OWN_FOLDER
-from postroom.store.sqlite.rows import micros
 from tests.contract.test_store_values import messages
 from tests.files.folders import home, inbox, letters_in, opened, rob
 from tests.letters import NOW, ack, after, attempt, bury, held, letter, post
@@ -253,31 +250,6 @@ def test_files_and_folders_are_for_their_owner_alone(layout: Layout, tmp_path: P
     for path in (tmp_path / "new").rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
     assert inbox(tmp_path / "new", layout).is_dir() and home(tmp_path / "new", layout).is_dir()
-
-
-SAID = ["kind", "subject", "parts", "trace", "recipients", "thread_id"]
-
-
-@given(message=messages, named=some.sets(some.sampled_from(SAID)), due_at=some.sampled_from([None, after(60)]))
-def test_what_is_said_to_be_plain_is_plain(
-    layout: Layout, message: Message, named: set[str], due_at: datetime | None
-) -> None:
-    """The short way gives what the long way gives."""
-    usual = replace(plain_letter(layout), created_at=message.created_at, priority=message.priority)
-    mixed = replace(usual, **{name: getattr(message, name) for name in named})
-    mailbox = mixed.recipients[0].address
-    order = micros(mixed.created_at)
-    name = layout.file_name(mixed, order)
-    if layout.simple_own(mixed, mailbox, name) is not None:
-        delivery = open_delivery(mixed, mailbox, "to", message.created_at, due_at)
-        raw = render_file(layout, mixed, mailbox, delivery, name=name, order=order)
-        where = Where(layout.folder(mailbox), layout.places[0], name, datetime.now(UTC))
-        assert parse_file(layout, raw, where, LARGEST).message == mixed
-        with patch.object(type(layout), "simple_own", return_value=None):
-            fields = fields_of(layout, mixed, mailbox, name=name, order=order)
-        layout.write_state(fields, delivery)
-        assert fields == json.loads(raw)
-        assert layout.dump(json.loads(raw)) == raw
 
 
 PLAIN_JSON = some.recursive(

@@ -55,42 +55,23 @@ def render_file(
     layout: Layout, message: Message, mailbox: str, delivery: Delivery, *, name: str, order: int
 ) -> bytes:
     """Return the content of the file for a letter in a mailbox."""
-    fields = _simple_fields(layout, message, mailbox, name=name, order=order)
-    is_simple = fields is not None
-    if fields is None:
-        fields = _full_fields(layout, message, mailbox, name=name, order=order)
+    fields = fields_of(layout, message, mailbox, name=name, order=order)
     if not delivery.is_unread:  # fields of a new letter mean unread
         layout.write_state(fields, delivery)
-    return layout.dump(fields, whole=is_simple)
+    return layout.dump(fields)
 
 
 def fields_of(layout: Layout, message: Message, mailbox: str, *, name: str, order: int) -> Plain:
     """Return the fields of the file for an unread letter in a mailbox."""
-    fields = _simple_fields(layout, message, mailbox, name=name, order=order)
-    return _full_fields(layout, message, mailbox, name=name, order=order) if fields is None else fields
-
-
-def _simple_fields(layout: Layout, message: Message, mailbox: str, *, name: str, order: int) -> Plain | None:
-    """Return the fields where the layout knows at once what goes under our key, as for most letters; else None."""
-    # Most letters take this way and are not read back, which saves much of a send (docs/decisions/files.md).
-    own = layout.simple_own(message, mailbox, name) if order == micros(message.created_at) else None
-    if own is None:
-        return None
-    fields = layout.write(message, mailbox)
-    if own:
-        layout.set_own(fields, own)
-    return fields
-
-
-def _full_fields(layout: Layout, message: Message, mailbox: str, *, name: str, order: int) -> Plain:
     # Only what this mailbox may see goes into its file: a bcc must not show (G8).
     raw = encode(message.seen_by(mailbox))
     seen, plain = decode_message(raw), _plain(raw)  # as from a file: lists instead of tuples
     fields = layout.write(seen, mailbox)
+    # Where the subject stands in the text, our key says so, or it could not be told from the text.
+    own: Plain = {"subject": message.subject} if layout.name == "nanobot" and message.subject else {}
+    layout.set_own(fields, own)
     # Under our key stands what the design's own fields do not hold: read back and compare (G2).
-    own = _difference(plain, _read_back(layout, fields, mailbox, name))
-    if layout.name == "nanobot" and message.subject:
-        own = _with_subject(layout, fields, plain, mailbox, name)
+    own |= _difference(plain, _read_back(layout, fields, mailbox, name))
     if len(seen.recipients) != len(message.recipients):
         own["seats"] = [i for i, r in enumerate(message.recipients) if r in seen.recipients]
     if order != micros(message.created_at):
@@ -169,13 +150,6 @@ def _with_spelling(layout: Layout, fields: Plain, where: Where) -> Where:
     except Invalid:
         return where
     return where._replace(mailbox=to) if layout.folder(to) == layout.folder(where.mailbox) else where
-
-
-def _with_subject(layout: Layout, fields: Plain, plain: Plain, mailbox: str, name: str) -> Plain:
-    """Return our key's content for a letter whose subject stands in the text, with what else differs."""
-    layout.set_own(fields, {"subject": plain["subject"]})
-    own = _difference(plain, _read_back(layout, fields, mailbox, name))
-    return {"subject": plain["subject"]} | own
 
 
 def _read_back(layout: Layout, fields: Plain, mailbox: str, name: str) -> Plain:

@@ -231,10 +231,6 @@ class Reconciler:
         gone: dict[tuple[str, str], IndexedFile] = {}
         for folder, names in changes.items():
             self._compare(folder, names, fresh, gone)
-        if gone:
-            # Moves first: a file that is gone here and new there is one letter that changed its state, not a
-            # deletion.
-            fresh = [file for file in fresh if not self._follow_move(file, gone)]
         # In the order of the letters' times, so that numbers follow it: file systems list names in any order
         # (G7).
         for file, where, parsed in sorted(self._parse_all(fresh), key=lambda each: (each[2].order, each[0].name)):
@@ -298,28 +294,6 @@ class Reconciler:
                 except FileNotFoundError:
                     continue
         return there
-
-    def _follow_move(self, file: ChangedFile, gone: dict[tuple[str, str], IndexedFile]) -> bool:
-        """Index the new place of an unchanged file that was moved within its mailbox; False if it was not."""
-        home, _place = self._tree.of(file.folder)
-        for other in self._layout.places:
-            at = (self._tree.folder(home, other), file.name)
-            held = gone.get(at)
-            if held is None or held.stamp != file.stamp:
-                continue
-            where = self._where(file)
-            if where is None:
-                return False
-            try:
-                raw, stamp = files_durable.read(f"{self._tree.path(file.folder)}/{file.name}", LARGEST)
-                parsed = letter_files.parse_file(self._layout, raw, where, LARGEST)
-            except (FileNotFoundError, Unreadable):
-                return False
-            del gone[at]
-            self._ledger.update_file(held.number, held.mailbox, file.folder, file.name, stamp)
-            self._update_state(held.number, held.mailbox, parsed)
-            return True
-        return False
 
     # -- reading
 
@@ -448,8 +422,10 @@ class Reconciler:
             self._second_copy(file, *kept, number, mailbox, parsed)
             return
         self._update_state(number, mailbox, parsed)
-        self._ledger.add_file(number, mailbox, file.folder, file.name, file.stamp, parsed.order)
-        if kept is not None:
+        if kept is None:
+            self._ledger.add_file(number, mailbox, file.folder, file.name, file.stamp, parsed.order)
+        else:  # a file that is gone there and new here is one letter that changed its state, not a deletion
+            self._ledger.update_file(number, mailbox, file.folder, file.name, file.stamp)
             gone.pop(kept, None)
 
     def _second_copy(

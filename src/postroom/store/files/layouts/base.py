@@ -21,7 +21,7 @@ from msgspec import to_builtins
 from ....errors import BadStore, Invalid
 from ....model.codec import blake2b
 from ....model.delivery import MOVED_AWAY, State
-from ....model.message import DEFAULT_SCOPE, FIRST_HOPS, OWN_NOTES, Priority, Recipient
+from ....model.message import OWN_NOTES, Priority
 from ....model.names import AT, ONE_MAILBOX, check_kind, check_party, fold
 from .paths import NAMES, QUEUED, LayoutPaths
 
@@ -42,19 +42,17 @@ def dumps(
     indent: int | None = None,
     sort_keys: bool = False,
     ensure_ascii: bool = False,
-    whole: bool = False,
 ) -> bytes:
     """Return what `json.dumps` makes with these settings, for lists and objects with text keys.
 
     msgspec writes everything but fractions, large numbers and escapes as Python does; those are left to Python.
-    `whole` says that there are no fractions, so that they need not be searched for.
     """
     try:
         quick = _encode_sorted(value) if sort_keys else _encode(value)
     except (OverflowError, UnicodeEncodeError):  # an integer over 64 bits; a lone surrogate
         quick = b""
     is_escaped = ensure_ascii and (not quick.isascii() or b"\x7f" in quick)
-    if not quick or is_escaped or (not whole and _has_fractions(value)):
+    if not quick or is_escaped or _has_fractions(value):
         return json.dumps(value, indent=indent, sort_keys=sort_keys, ensure_ascii=ensure_ascii).encode()
     return msgspec.json.format(quick, indent=indent or 0)
 
@@ -140,28 +138,6 @@ class Layout(LayoutPaths, ABC):
     def write(self, message: Message, mailbox: str) -> Plain:
         """Return the design's fields for an unread letter."""
 
-    def simple_own(self, message: Message, mailbox: str, name: str) -> Plain | None:
-        """Return what goes under our key for a simple letter, which contains no fractions.
-
-        None means that the letter is not simple: the caller finds the difference by reading the fields back, which
-        takes ten times as long.
-        """
-        is_plain = (
-            message.scope == DEFAULT_SCOPE
-            and message.recipients == (Recipient(mailbox),)
-            and not (message.thread_tag or message.conversation_id or message.key or message.extra)
-            and not (message.expires_at or message.context or message.attachments or message.tags)
-            and not (message.task or message.callback or message.metadata)
-        )
-        own = self._simple_own(message, name) if is_plain else None
-        if own is not None and self.kind_word(message) != message.kind:
-            own["kind"] = None if message.kind == "message" else message.kind
-        return own
-
-    @abstractmethod
-    def _simple_own(self, message: Message, name: str) -> Plain | None:
-        """Return what goes under our key, as far as the designs differ; None if the letter is not simple."""
-
     @abstractmethod
     def read(self, fields: Plain, where: Where) -> Plain:
         """Return the letter in a file, as far as the design has fields; id, sender and recipients are checked.
@@ -180,8 +156,8 @@ class Layout(LayoutPaths, ABC):
             fields[OWN] = own
 
     @abstractmethod
-    def dump(self, fields: Plain, *, whole: bool = False) -> bytes:
-        """Return the file, byte for byte as the design writes it. `whole` says that there are no fractions."""
+    def dump(self, fields: Plain) -> bytes:
+        """Return the file, byte for byte as the design writes it."""
 
     # -- its state
 
@@ -311,18 +287,6 @@ def with_unknown(fields: Plain, extra: Plain, known: frozenset[str]) -> Plain:
     A field of the design itself cannot be foreign, and what Postroom wrote into `extra` goes under our key.
     """
     return fields | unknown_in(extra, known | OWN_NOTES) if extra else fields
-
-
-def is_text_from_its_sender(message: Message) -> bool:
-    """Return whether a message is one text with an ordinary subject that was never forwarded."""
-    return (
-        len(message.parts) == 1
-        and message.parts[0].is_bare_text
-        and bool(message.subject)
-        and message.subject == line_in(message.subject)
-        and message.hops == FIRST_HOPS
-        and message.trace == (message.sender,)
-    )
 
 
 def shortened(name: str) -> str:

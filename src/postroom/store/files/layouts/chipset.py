@@ -63,15 +63,6 @@ class Chipset(paths.Chipset, Layout):
         }
         return base.with_unknown(fields, message.extra, _FIELDS)
 
-    def _simple_own(self, message: Message, name: str) -> Plain | None:
-        says_all = (
-            f"{message.id}{self.ending}" == name
-            and base.is_text_from_its_sender(message)
-            and message.priority is not Priority.HIGH
-            and not (message.thread_id or message.in_reply_to)
-        )
-        return {} if says_all else None
-
     def read(self, fields: Plain, where: Where) -> Plain:
         sender = base.sender_in(fields["from"])
         body = fields.get("body")
@@ -91,8 +82,8 @@ class Chipset(paths.Chipset, Layout):
             plain["priority"] = priority
         return plain
 
-    def dump(self, fields: Plain, *, whole: bool = False) -> bytes:
-        return dumps(fields, indent=2, sort_keys=True, whole=whole) + b"\n"
+    def dump(self, fields: Plain) -> bytes:
+        return dumps(fields, indent=2, sort_keys=True) + b"\n"
 
     # -- its state
 

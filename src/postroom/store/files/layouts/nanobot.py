@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ....errors import Invalid
 from ....model.codec import to_plain
 from ....model.delivery import SETTLED, State
-from ....model.message import FIRST_HOPS, Priority
+from ....model.message import FIRST_HOPS
 from ....model.names import check_id
 from . import base, paths
 from .base import OWN, FileState, Layout, dumps
@@ -81,17 +81,6 @@ class Nanobot(paths.Nanobot, Layout):
         fields["metadata"] = {**message.metadata}
         return base.with_unknown(fields, message.extra, _FIELDS)
 
-    def _simple_own(self, message: Message, name: str) -> Plain | None:  # noqa: ARG002 - the file holds the id
-        if message.priority is not Priority.NORMAL:
-            return None
-        for part in message.parts:
-            if not part.is_bare_text:
-                return None
-        own: Plain = {"subject": message.subject} if message.subject else {}
-        if message.thread_id:
-            own["thread_id"] = message.thread_id
-        return own
-
     def read(self, fields: Plain, where: Where) -> Plain:
         own = self.own(fields)
         sender = base.sender_in(fields["from"])
@@ -130,8 +119,8 @@ class Nanobot(paths.Nanobot, Layout):
         metadata.pop(OWN, None)
         fields["metadata"] = metadata | ({OWN: own} if own else {})
 
-    def dump(self, fields: Plain, *, whole: bool = False) -> bytes:
-        return dumps(fields, whole=whole)
+    def dump(self, fields: Plain) -> bytes:
+        return dumps(fields)
 
     # -- its state
 

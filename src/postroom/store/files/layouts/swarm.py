@@ -99,13 +99,8 @@ class Swarm(paths.Swarm, Layout):
         }
         return base.with_unknown(fields, message.extra, _FIELDS)
 
-    def _simple_own(self, message: Message, name: str) -> Plain | None:  # noqa: ARG002 - the file holds the id
-        there_and_back = base.time_or_none(local(message.created_at), naive_is_local=True)
-        says_all = base.is_text_from_its_sender(message) and there_and_back == message.created_at
-        return {} if says_all else None
-
-    def dump(self, fields: Plain, *, whole: bool = False) -> bytes:
-        return dumps(fields, indent=2, ensure_ascii=True, whole=whole)
+    def dump(self, fields: Plain) -> bytes:
+        return dumps(fields, indent=2, ensure_ascii=True)
 
     def read(self, fields: Plain, where: Where) -> Plain:
         sender = base.sender_in(fields["from_agent"])
