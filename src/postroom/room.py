@@ -75,6 +75,7 @@ def open_with(chosen: Settings, clock: Clock, *, makes: bool = True) -> Room:
         durable=chosen.durability == "power",
         busy_timeout=chosen.busy_timeout,
         makes=makes,
+        clock=clock,
     )
     return Room(store, chosen, clock=clock)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..errors import BadStore, Invalid
 
 if TYPE_CHECKING:
+    from ..clock import Clock
     from .protocol import Store
 
 
@@ -23,13 +24,22 @@ ADDRESS_RULE = (
 )
 
 
-def open_store(address: str, *, boot: str, durable: bool, busy_timeout: float, makes: bool = True) -> Store:
+def open_store(
+    address: str,
+    *,
+    boot: str,
+    durable: bool,
+    busy_timeout: float,
+    makes: bool = True,
+    clock: Clock | None = None,
+) -> Store:
     """Open the store at this address, made if it does not exist; without `makes` its folder must exist."""
     scheme, rest = _parse(address)
     if scheme == "memory":
         return _open_memory(rest)
     if scheme == "files":
-        return _open_files(rest, address, boot=boot, durable=durable, busy_timeout=busy_timeout, makes=makes)
+        how = {"boot": boot, "durable": durable, "busy_timeout": busy_timeout, "makes": makes, "clock": clock}
+        return _open_files(rest, address, **how)
     return _open_sqlite(rest, address, boot=boot, durable=durable, busy_timeout=busy_timeout)
 
 

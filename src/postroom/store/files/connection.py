@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ...constants import INDEX_APPLICATION
 from ...errors import StoreFailing, UnknownMessage, Unreadable
+from ...model.codec import to_plain
 from ...model.names import check_party, fold
 from ...model.record import Record
 from ..sqlite import rows
@@ -28,10 +29,12 @@ from .transaction import FileTransaction
 from .tree import OWN_FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from ...clock import Clock
     from ...model.delivery import Delivery
     from ...model.message import Message
+    from ...model.query import Moment
     from ..protocol import Put
     from .folders import MailFolders
     from .watch import DirWatcher
@@ -58,11 +61,20 @@ class FileConnection(Connection):
     is_derived = True
 
     def __init__(
-        self, path: str, *, boot: str, busy_timeout: float, tree: MailFolders, watcher: DirWatcher, durable: bool
+        self,
+        path: str,
+        *,
+        boot: str,
+        busy_timeout: float,
+        tree: MailFolders,
+        watcher: DirWatcher,
+        clock: Clock,
+        durable: bool,
     ) -> None:
         self.tree = tree
         self.watcher = watcher
         self.boot = boot
+        self._clock = clock
         own = f"{tree.root}/{OWN_FOLDER}"
         self.journal = Journal(own)
         self._durable = durable
@@ -105,6 +117,10 @@ class FileConnection(Connection):
         """Raise if the lock file was replaced: `.postroom` may be deleted at any time, also in part."""
         if not self.lock.is_in_place():
             raise StoreFailing("the lock of the index was replaced or deleted", hint=REPLACED)
+
+    def now(self) -> Moment:
+        """Return the present moment, in the boot that the room was opened in."""
+        return replace(self._clock.now(), boot=self.boot)
 
     @property
     def inode(self) -> int:
@@ -177,6 +193,12 @@ class FileConnection(Connection):
         ).fetchall()
         decode = msgspec.json.decode
         return [Record(kind=kind, key=k, value=decode(value), revision=revision) for k, revision, value in found]
+
+    def journal_records(self, puts: Sequence[Put], *, durable: bool) -> None:
+        """Append records that were taken from files to the journal: an index made anew has them, too."""
+        if puts:
+            writes = [{"put": to_plain(self.record_as_written(put))} for put in puts]
+            self.journal.append({"n": self.ledger.next_line(), "writes": writes}, durable=durable)
 
     def record_as_written(self, put: Put) -> Record:
         """Return the record with the revision that the index gave it."""

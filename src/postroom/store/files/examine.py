@@ -90,18 +90,16 @@ def _journal(conn: FileConnection, *, repair: bool) -> Iterator[Finding]:
 
 def _files(store: FileStore, conn: FileConnection, *, repair: bool) -> Iterator[Finding]:
     """Check that every file still holds the letter that was accepted."""
-    wrong: dict[str, set[str] | None] = {}
+    wrong: dict[str, set[str]] = {}
     known: list[Row] = conn.database.execute(_FILES).fetchall()
     for number, owner, folder, name in known:
         if not _is_sound(conn, number, owner, folder, name):
-            names = wrong.setdefault(folder, set())
-            if names is not None:
-                names.add(name)
-    count = sum(len(names or ()) for names in wrong.values())
+            wrong.setdefault(folder, set()).add(name)
+    count = sum(map(len, wrong.values()))
     if not count:
         yield ok("files", f"{len(known)} files say what was accepted")
         return
-    text = ", ".join(f"{folder}/{name}" for folder, names in wrong.items() for name in sorted(names or ()))
+    text = ", ".join(f"{folder}/{name}" for folder, names in wrong.items() for name in sorted(names))
     if repair:
         store.recheck(wrong)
     hint = "" if repair else "repair=True sets them aside and writes the letters again"
@@ -266,11 +264,9 @@ def _compared(store: FileStore, *, repair: bool, full: bool) -> Iterator[Finding
 
 
 def _by_folder(paths: Iterable[str]) -> FileChanges:
-    changes: FileChanges = {}
+    changes: dict[str, set[str]] = {}
     for folder, _, name in (path.rpartition("/") for path in paths):
-        names = changes.setdefault(folder, set())
-        if names is not None:
-            names.add(name)
+        changes.setdefault(folder, set()).add(name)
     return changes
 
 

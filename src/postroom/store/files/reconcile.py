@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING
 import apsw
 from msgspec.structs import replace
 
-from ...clock import SystemClock
 from ...errors import Busy, Damaged, LookAlike, NameTaken, PostroomError, Unreadable
 from ...model.agent import guard_from
-from ...model.codec import blake2b, convert, to_plain
+from ...model.codec import blake2b, convert
 from ...model.delivery import OPEN, UNSENT, Attempt, Lease, State, open_delivery
 from ...model.message import OWN_NOTES
 from ...model.record import GUARD, TASKS
@@ -97,7 +96,7 @@ def _is_misspelt(layout: Layout, known: Message, parsed: ParsedFile, name: str) 
 
 def unindexed(conn: FileConnection, changes: FileChanges) -> FileChanges:
     """Return the changes that the index does not have yet. Most changes in the folders are our own."""
-    found: FileChanges = {}
+    found: dict[str, set[str] | None] = {}
     for folder, names in changes.items():
         if names is None:
             found[folder] = None
@@ -154,7 +153,8 @@ class TaskImporter:
                 self._update(message, positions)
         puts = [Put(record=record) for record in self._pages.changed()]
         writing.apply(puts)
-        self._journal(puts)
+        with suppress(OSError):
+            self._conn.journal_records(puts, durable=False)
         return puts
 
     def _open(self, message: Message, mailbox: str) -> None:
@@ -198,13 +198,6 @@ class TaskImporter:
         guard = self._pages.read(GUARD, name)
         return (guard_from(guard).moved_to if guard is not None else None) or name
 
-    def _journal(self, puts: Sequence[Put]) -> None:
-        if puts:
-            writes = [{"put": to_plain(self._conn.record_as_written(put))} for put in puts]
-            with suppress(OSError):
-                line = {"n": self._conn.ledger.next_line(), "writes": writes}
-                self._conn.journal.append(line, durable=False)
-
 
 class Reconciler:
     """One reconciliation of some folders with the index."""
@@ -214,9 +207,9 @@ class Reconciler:
         self._layout, self._tree, self._ledger = conn.tree.layout, conn.tree, conn.ledger
         self._writing = WriteTransaction(conn.database, conn.names)
         self._after_crash = after_crash
-        self._now = SystemClock().now()
+        self._now = conn.now()
         self._quarantine = Quarantine(conn, self._now)
-        self._retry: FileChanges = {}
+        self._retry: dict[str, set[str]] = {}
         self._tasks = TaskImporter(conn)
         self._positions: dict[int, dict[Recipient, int]] = {}  # of recipients, by letter number
         self._to_notify: set[str] = set()
@@ -333,9 +326,7 @@ class Reconciler:
 
     def _set_aside(self, file: ChangedFile, why: str) -> None:
         if not self._quarantine.put(file, why):
-            names = self._retry.setdefault(file.folder, set())
-            if names is not None:
-                names.add(file.name)
+            self._retry.setdefault(file.folder, set()).add(file.name)
 
     # -- new letters
 

@@ -19,7 +19,6 @@ import json
 import logging
 import os
 import stat
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +26,6 @@ import apsw
 from msgspec import ValidationError
 from msgspec.structs import replace
 
-from ...clock import SystemClock
 from ...errors import PostroomError, Unreadable
 from ...model.agent import EVERYONE, NO_GUARD, Card, Heartbeat, Status, guard_from, guard_value
 from ...model.codec import blake2b, convert, to_plain
@@ -189,7 +187,6 @@ class Registry:
         self._path = f"{self._folder}/{name}"
         self._durable = durable
         self._seen: Stamp | None = None
-        self._clock = SystemClock()
 
     # -- publishing
 
@@ -221,7 +218,7 @@ class Registry:
                 self.forget()
 
     def _publish_changes(self, agents: set[str], left: set[str]) -> None:
-        moment = self._moment()
+        moment = self._conn.now()
         changed = {agent for agent in agents if agent in left or self._is_outdated(agent, moment)}
         is_due, is_lost = self._is_due(moment), self._snapshot.stamp() == UNKNOWN
         if not changed and not is_due and not is_lost:
@@ -258,7 +255,7 @@ class Registry:
         """Take in what other programs wrote, and publish the file again where it differs from the cards."""
         if self._is_half_written():
             return
-        moment = self._moment()
+        moment = self._conn.now()
         with self._conn.database:
             is_lost = self._snapshot.stamp() == UNKNOWN  # then any entry may be outdated
             found = self._import_file(self._path, set())
@@ -285,7 +282,7 @@ class Registry:
         except PostroomError as wrong:
             self._set_aside(path, str(wrong))
             return ImportedFile({}, None, [])
-        importer, imported = AgentImporter(self._conn, self._moment(), stamp.time), []
+        importer, imported = AgentImporter(self._conn, self._conn.now(), stamp.time), []
         for agent, entry in found.items():
             former = self._snapshot.get(agent)
             # Other programs rewrite the whole file from a copy they read earlier: an old version of an entry is
@@ -306,7 +303,7 @@ class Registry:
             return False
         except PostroomError:
             # Broken and just written: its writer may be in the middle. Later it counts as damaged.
-            return 0 <= time.time_ns() - _written(self._path) < WRITE_GRACE * 1e9
+            return 0 <= self._conn.now().wall.timestamp() - _written(self._path) / 1e9 < WRITE_GRACE
         return False
 
     def _set_aside(self, path: str, why: str) -> None:
@@ -386,9 +383,6 @@ class Registry:
         except FileNotFoundError:
             return None
 
-    def _moment(self) -> Moment:
-        return replace(self._clock.now(), boot=self._conn.boot)
-
 
 def _parsed(raw: bytes, name: str) -> dict[str, Any]:
     found = read_json(raw, name, depth=DEEPEST, largest=LARGEST)
@@ -449,10 +443,7 @@ class AgentImporter:
     def finish(self, *, durable: bool) -> None:
         """Journal the imported cards: they are kept like our own, whatever becomes of the file."""
         self._writing.remember()
-        if self._lasting:
-            puts = [{"put": to_plain(self._conn.record_as_written(put))} for put in self._lasting]
-            line = {"n": self._conn.ledger.next_line(), "writes": puts, "steps": []}
-            self._conn.journal.append(line, durable=durable)
+        self._conn.journal_records(self._lasting, durable=durable)
 
     def _write_card(self, card: Card, former: Card | None) -> None:
         self._put(CARD, card.id, to_plain(card))

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from _random import Random
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
+from ...clock import SystemClock
 from ...errors import BadStore, Damaged, StoreFailing, UnknownMessage, Unreadable
 from ...model.codec import encode
-from ..sqlite import ground
+from ..sqlite import ground, rows
 from ..sqlite.connection import translate, translated
 from ..sqlite.store import SqliteStore
 from ..sqlite.wal import REPLACED
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from ...clock import Clock
     from ...errors import PostroomError
     from ...model.query import Found
     from ...model.report import Finding, Progress
@@ -72,11 +73,13 @@ class FileStore(SqliteStore):
         durable: bool = True,
         busy_timeout: float = 30.0,
         makes: bool = True,
+        clock: Clock | None = None,
     ) -> None:
         """Open the room in folder `root`; `makes` also creates that folder where it is missing."""
         self.root = os.path.realpath(root)
         self.layout = layout
         self._must_last = durable
+        self._clock = clock or SystemClock()
         self._chance = Random()
         self._last_id = 0
         self.made_anew = ""  # why the index was rebuilt, if it was
@@ -95,7 +98,7 @@ class FileStore(SqliteStore):
 
     def fresh_id(self, sender: str) -> str:
         # Ids of one process never go back, even if the clock does; a layout writes them in microseconds.
-        now = max(time.time_ns(), self._last_id + 1000)
+        now = max(rows.micros(self._clock.now().wall) * 1000, self._last_id + 1000)
         self._last_id = now
         return self.layout.fresh_id(sender, now, self._chance.getrandbits(32))
 
@@ -354,6 +357,7 @@ class FileStore(SqliteStore):
             busy_timeout=self._busy_timeout,
             tree=self._tree,
             watcher=self._watcher,
+            clock=self._clock,
             durable=self._must_last,
         )
         # Another index than the one this store knew: what the old one had noted must be compared again.

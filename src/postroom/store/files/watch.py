@@ -23,14 +23,14 @@ from . import durable
 from .tree import changed_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..notification import ProcessNotifier
     from ..protocol import Watch
     from .folders import MailFolders
 
 
-FileChanges: TypeAlias = dict[str, "set[str] | None"]  # folder -> names of files to compare; None means all
+FileChanges: TypeAlias = "Mapping[str, set[str] | None]"  # folder -> names of files to compare; None means all
 
 UNSETTLED = 50_000_000  # nanoseconds in which a second change may leave a folder with the same time
 _NO_MORE = {errno.ENOSPC, errno.ENOMEM}  # this user has no inotify watches left
@@ -115,7 +115,7 @@ class DirWatcher:
                 self._inotify, self._folders = None, {}
 
     def _read_inotify(self) -> FileChanges:
-        changes: FileChanges = {}
+        changes: dict[str, set[str]] = {}
         while True:
             try:
                 events = os.read(self._inotify or -1, 65536)
@@ -125,7 +125,7 @@ class DirWatcher:
                 self._watch_all()
                 return _merged(changes, dict.fromkeys([*self._tree.folders(), *self._missing_folders({})]))
 
-    def _collect(self, events: bytes, changes: FileChanges) -> bool:
+    def _collect(self, events: bytes, changes: dict[str, set[str]]) -> bool:
         """Add the events to `changes`; return whether the tree has changed or events were lost."""
         is_incomplete = False
         for watch, mask, name in read_events(events):
@@ -137,12 +137,10 @@ class DirWatcher:
                 # The kernel dropped events, or a folder came or went: look at all folders.
                 is_incomplete = True
             elif folder is not None and name and not name.startswith("."):
-                names = changes.setdefault(folder, set())
-                if names is not None:
-                    names.add(name)
+                changes.setdefault(folder, set()).add(name)
         return is_incomplete
 
-    def _watch_new_folder(self, folder: str, name: str, changes: FileChanges) -> None:
+    def _watch_new_folder(self, folder: str, name: str, changes: dict[str, set[str]]) -> None:
         """Watch a new folder of a mailbox, or within one, and add its files. The rest of the tree may be large."""
         places = self._tree.layout.places
         made = [self._tree.folder(name, place) for place in ("", *places)] if not folder else []
@@ -154,9 +152,8 @@ class DirWatcher:
             self._watch(one)  # before it is listed, so that no file is missed in between
             with suppress(OSError):
                 held = {each for each in os.listdir(self._tree.path(one)) if not each.startswith(".")}
-                names = changes.setdefault(one, set()) if held else None
-                if names is not None:
-                    names |= held
+                if held:
+                    changes.setdefault(one, set()).update(held)
 
 
 def is_gone(path: str) -> bool:
@@ -176,7 +173,7 @@ def is_settled(changed: int) -> bool:
 
 
 def _merged(first: FileChanges, second: FileChanges) -> FileChanges:
-    merged = {**first}
+    merged = dict(first)
     for folder, names in second.items():
         held = merged.get(folder, set())
         # None stands for all files, so it swallows names.
