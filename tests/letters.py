@@ -12,7 +12,7 @@ from postroom.model.delivery import Attempt, Delivery, Lease, open_delivery
 from postroom.model.message import Message, Recipient
 from postroom.model.query import LetterQuery, Moment, Query
 from postroom.model.record import CARD, FORGOTTEN, SPENT, Record, spent_key
-from postroom.store.protocol import Forget, Letter, Move, Post, Put, Store, Write
+from postroom.store.protocol import Forget, Letter, Move, Post, Put, Store, Write, all_names
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 BOOT = "boot-1"
@@ -99,7 +99,7 @@ def everything(store: Store) -> object:
         store.find(Query(order="age")),
         store.letters(LetterQuery()),
         [record for kind in kinds for record in store.records(kind)],
-        store.mailboxes(),
+        all_names(store),
         store.cursor(),
     )
 

@@ -9,7 +9,7 @@ from postroom.model import delivery
 from postroom.model.delivery import REDIRECTED, State, redirect
 from postroom.model.message import Priority
 from postroom.model.query import LetterQuery, Query, Settled, Tally
-from postroom.store.protocol import Introduce, Move, Store
+from postroom.store.protocol import Introduce, Move, Store, all_names, known_names
 from tests.letters import NOW, ack, after, bury, claim, forget, held, letter, move, post, read, send
 
 EMPTY = dict.fromkeys(Priority, 0)
@@ -138,17 +138,17 @@ def test_traffic_after_a_cursor_of_another_life_needs_a_resync(store: Store) -> 
 
 def test_a_name_can_be_introduced_without_mail(store: Store) -> None:
     store.commit([Introduce("ann", known=True), Introduce("bob", known=False)])
-    assert store.mailboxes() == ["ann", "bob"]
-    assert store.known() == ["ann"]
+    assert all_names(store) == ["ann", "bob"]
+    assert known_names(store) == ["ann"]
     store.commit([Introduce("ann", known=False), Introduce("bob", known=True)])  # what is known stays so
-    assert store.known() == ["ann", "bob"]
+    assert known_names(store) == ["ann", "bob"]
     with pytest.raises(LookAlike):
         store.commit([Introduce("Ann", known=True)])
 
 
 def test_who_wrote_is_known_and_who_was_only_written_to_is_not(store: Store) -> None:
     send(store, "m1")
-    assert store.known() == ["ann"]
+    assert known_names(store) == ["ann"]
     assert {State.UNREAD} == {held(store, "m1").state}
 
 
@@ -170,7 +170,7 @@ def test_a_delivery_goes_to_another_mailbox_with_all_that_is_counted(store: Stor
     assert (there, State.UNREAD) == (held(store, "m1", "Bob@far"), held(store, "m1", "cleo").state)
     assert not store.find(Query(mailbox="bob")) and store.outgoing(None) == {"Bob@far": 1}
     assert [(0, 0), (1, 1)] == [store.waiting(name, "ann") for name in ("bob", "Bob@far")]
-    assert store.known() == ["ann"]
+    assert known_names(store) == ["ann"]
     with pytest.raises((StaleRevision, UnknownMessage)):
         store.commit([Move(before, there, REDIRECTED)])
 

@@ -10,7 +10,7 @@ from postroom.errors import LookAlike, NameTaken, StaleRevision
 from postroom.model import delivery as model_delivery
 from postroom.model.delivery import Delivery, State
 from postroom.model.query import LetterQuery, Query
-from postroom.store.protocol import Move, Rename, Store, Write
+from postroom.store.protocol import Move, Rename, Store, Write, all_names, spelling_of
 from tests.contract.conftest import Reboot
 from tests.letters import BOOT, NOW, everything, held, ids, lease, letter, names, note, post, send
 
@@ -28,8 +28,8 @@ def test_all_mail_follows_the_new_name(store: Store, reboot: Reboot) -> None:
         assert names(room.letters(LetterQuery(sender="bert"))) == ["m4"]
         assert names(room.letters(LetterQuery(party="bert"))) == ["m1", "m2", "m3", "m4"]
         assert {found.delivery.mailbox for found in room.find(Query(mailbox="bert"))} == {"bert"}
-        assert room.mailboxes() == ["ann", "bert"]
-        assert room.spelling("bob") == room.spelling("BOB") == room.spelling("bert") == "bert"
+        assert all_names(room) == ["ann", "bert"]
+        assert spelling_of(room, "bob") == spelling_of(room, "BOB") == spelling_of(room, "bert") == "bert"
         first = room.sent("bert", "k")
         assert first and first.message.sender == "bob"  # letters never change
 
@@ -42,7 +42,7 @@ def test_mail_to_the_old_name_arrives_and_is_known(store: Store) -> None:
     assert ids(store, Query(mailbox="bert")) == ["m2"]
     store.commit([post(letter("m3", ["ann"], sender="bob"))])  # as an import does
     assert names(store.letters(LetterQuery(sender="bert"))) == ["m1", "m3"]
-    assert store.mailboxes() == ["ann", "bert"]
+    assert all_names(store) == ["ann", "bert"]
     with pytest.raises(LookAlike):
         store.commit([post(letter("m4", ["Bob"]))])
 
@@ -61,10 +61,10 @@ def test_a_name_may_be_changed_again_and_back(store: Store, reboot: Reboot) -> N
     send(store, "m1")
     store.commit([Rename("bob", "bert")])
     store.commit([Rename("bert", "bart")])
-    assert [store.spelling(name) for name in ("bob", "bert", "bart")] == ["bart"] * 3
+    assert [spelling_of(store, name) for name in ("bob", "bert", "bart")] == ["bart"] * 3
     store.commit([Rename("bart", "bob")])
     again = reboot(BOOT)
-    assert [again.spelling(name) for name in ("bob", "bert", "bart")] == ["bob"] * 3
+    assert [spelling_of(again, name) for name in ("bob", "bert", "bart")] == ["bob"] * 3
     assert ids(again, Query(mailbox="bob")) == ["m1"]
     again.commit([post(letter("m2", ["bert"])), post(letter("m3", ["bart"])), post(letter("m4", ["bob"]))])
     assert ids(again, Query(mailbox="bob", order="age")) == ["m1", "m2", "m3", "m4"]
@@ -100,7 +100,7 @@ def test_a_name_may_change_in_the_commit_that_writes_or_moves_its_mail(
     for room in (store, reboot("another boot")):
         assert ids(room, Query(mailbox="bert", order="age")) == ["m1", "m2"]
         assert [held(room, id, "bert").state for id in ("m1", "m2")] == [*done, State.UNREAD]
-        assert room.spelling("bob") == "bert"
+        assert spelling_of(room, "bob") == "bert"
         assert room.quarantined() == []
     last = reboot("another boot")
     claimed = model_delivery.claim(held(last, "m2", "bert"), lease())
@@ -111,9 +111,9 @@ def test_a_name_may_change_in_the_commit_that_writes_or_moves_its_mail(
 def test_only_the_case_may_change(store: Store) -> None:
     send(store, "m1")
     store.commit([Rename("bob", "Bob")])
-    assert store.spelling("bob") == "Bob"
+    assert spelling_of(store, "bob") == "Bob"
     assert ids(store, Query(mailbox="Bob")) == ["m1"]
-    assert store.mailboxes() == ["Bob", "ann"]
+    assert all_names(store) == ["Bob", "ann"]
 
 
 def test_a_name_that_is_taken_is_refused_and_nothing_happens(store: Store) -> None:
@@ -127,7 +127,7 @@ def test_a_name_that_is_taken_is_refused_and_nothing_happens(store: Store) -> No
     with pytest.raises(StaleRevision):
         store.commit([Rename("bob", "bert"), note("never", revision=99)])
     assert everything(store) == before
-    assert (store.spelling("bert"), store.spelling("bob"), ids(store, Query(mailbox="bob"))) == (
+    assert (spelling_of(store, "bert"), spelling_of(store, "bob"), ids(store, Query(mailbox="bob"))) == (
         None,
         "bob",
         ["m1"],
@@ -142,7 +142,7 @@ def test_a_name_nobody_has_becomes_another_name(store: Store) -> None:
     store.commit([Rename("old", "new")])
     store.commit([post(letter("m1", ["old"])), post(letter("m2", ["new"], sender="old"))])
     assert ids(store, Query(mailbox="new", order="age")) == ["m1", "m2"]
-    assert store.mailboxes() == ["ann", "new"]
+    assert all_names(store) == ["ann", "new"]
 
 
 def test_a_waiter_under_the_old_name_is_woken(store: Store) -> None:

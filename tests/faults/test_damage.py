@@ -30,7 +30,7 @@ from postroom.model.delivery import Delivery
 from postroom.model.message import Message
 from postroom.model.query import Found, LetterQuery, Query
 from postroom.model.report import Level
-from postroom.store.protocol import Store
+from postroom.store.protocol import Store, all_names, known_names
 from tests.conftest import LONG
 from tests.faults.kinds import Kind, named
 from tests.faults.planting import Opener
@@ -180,8 +180,8 @@ def read_all(store: Store, sample: Sample) -> tuple[set[str], list[str]]:
     letters = [each.message for each in store.letters(LetterQuery())]
     wrong += [f"wrong letter: {message.id}" for message in letters if message != sample.letters.get(message.id)]
     store.records("note")
-    store.mailboxes()
-    store.known()
+    all_names(store)
+    known_names(store)
     store.tally(None)
     with suppress(Resync):
         store.changes(replace(store.cursor(), number=0), 100)

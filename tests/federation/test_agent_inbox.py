@@ -17,6 +17,7 @@ from websockets.sync.client import connect
 
 from postroom.model.delivery import State
 from postroom.model.query import Query
+from postroom.store.protocol import spelling_of
 from tests.daemons import until
 from tests.federation.systems import System, systems
 from tests.federation.test_certificates import Secure
@@ -155,7 +156,7 @@ def test_its_sender_is_notified_once_that_a_letter_was_refused(alone: System) ->
         assert ("postmaster", "Undeliverable: S", "lost") == (
             result["from"], result["meta"]["subject"], result["meta"]["inReplyTo"],
         )  # fmt: skip
-        assert not alone.room.core.store.spelling("nobody")
+        assert not spelling_of(alone.room.core.store, "nobody")
         alone.room.mailbox("nobody").register()
         assert 1003 == refused(person, "map/send", **lost)  # for another reason now
         with pytest.raises(Refused):  # one that answers everything is not answered

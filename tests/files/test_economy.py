@@ -10,7 +10,7 @@ from postroom.model.query import LetterQuery, Query
 from postroom.nanobot import MailboxManager
 from postroom.store.files.layouts.base import Layout, layout_named
 from postroom.store.files.store import FileStore
-from postroom.store.protocol import Rename
+from postroom.store.protocol import Rename, spelling_of
 from tests.files.folders import inbox, opened, rob
 from tests.letters import ack, after, claim, ids, letter, names, post, send
 
@@ -83,7 +83,7 @@ def test_a_mailbox_that_another_renamed_meanwhile_keeps_its_folder_and_its_mail(
     rob_of_the_index(tmp_path)
     with opened(tmp_path, layout) as store:
         assert ["m1", "m2", "m3"] == ids(store, Query(mailbox="bert"))
-        assert store.spelling("bob") == "bert"
+        assert spelling_of(store, "bob") == "bert"
 
 
 def test_a_letter_comes_after_those_of_others_though_our_clock_is_behind(layout: Layout, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from postroom.model.report import Level
 from postroom.store.files import durable, journal, transaction
 from postroom.store.files.layouts.base import Layout
 from postroom.store.files.store import FileStore
-from postroom.store.protocol import Introduce, Move, Rename, Write
+from postroom.store.protocol import Introduce, Move, Rename, Write, spelling_of
 from postroom.store.sqlite import ground
 from tests.files.folders import inbox, letters_in, opened, rob
 from tests.letters import NOW, ack, claim, forget, held, ids, letter, names, note, post, send
@@ -126,7 +126,7 @@ def test_a_long_journal_is_written_again_and_says_the_same(
     rob_index(tmp_path)
     with opened(tmp_path, layout) as store:
         assert [record.value for record in store.records("note")] == [{"at": 19}]
-        assert [store.spelling(name) for name in ("bob", "bert", "bart", "dora")] == [
+        assert [spelling_of(store, name) for name in ("bob", "bert", "bart", "dora")] == [
             "bart",
             "bart",
             "bart",
@@ -140,7 +140,7 @@ def test_a_room_whose_mailboxes_changed_names_opens_after_a_boot(layout: Layout,
         store.commit([Rename("bob", "bert")])
         store.commit([Rename("bert", "bart")])
     with opened(tmp_path, layout, AGAIN) as store:
-        assert store.spelling("bob") == "bart"
+        assert spelling_of(store, "bob") == "bart"
         assert ids(store, Query(mailbox="bart")) == ["m1"]
 
 
@@ -178,7 +178,7 @@ def test_a_renamed_folder_in_the_journal_of_an_earlier_version_keeps_nobody_out(
         conn.journal.append(line, durable=False)
     with opened(tmp_path, layout, AGAIN) as store:
         assert [each.message.id for each in store.find(Query(mailbox="bert"))] == ["m1"]
-        assert store.spelling("bob") == "bert"
+        assert spelling_of(store, "bob") == "bert"
         assert store.quarantined() == []
 
 

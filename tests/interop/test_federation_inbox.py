@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from postroom.model.delivery import State
+from postroom.store.protocol import spelling_of
 from tests.daemons import until
 from tests.federation.systems import System, systems
 from tests.interop.map_programs import HERE, Program
@@ -170,7 +171,7 @@ def test_what_is_refused_is_sent_to_its_sender_by_a_letter(here: System, call: C
     )  # fmt: skip
     assert "nobody" in str(bounce["content"])
     assert 1 == inbox.ask("queued")  # it tries once more when it is federated anew
-    assert not here.room.core.store.spelling("nobody")
+    assert not spelling_of(here.room.core.store, "nobody")
 
 
 @long

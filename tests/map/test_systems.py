@@ -12,6 +12,7 @@ import pytest
 
 import postroom
 from postroom import Missing, Room, UnknownAgent
+from postroom.store.protocol import all_names
 from tests.daemons import Daemon
 from tests.formats.map_asking import ask
 from tests.map.host import Host, hosted, linked, run, until
@@ -37,7 +38,7 @@ def test_the_name_of_a_server_that_is_no_postroom_is_ours_and_means_both(tmp_pat
             assert ["eve"] == delivered(room, "eve@hive")  # of two that are called so, ours
             with pytest.raises(UnknownAgent):
                 delivered(room, "nobody@hive")
-            assert "nobody" not in room.core.store.mailboxes()
+            assert "nobody" not in all_names(room.core.store)
 
     run(story())
 

@@ -14,6 +14,7 @@ import postroom
 from postroom import Level
 from postroom.model.query import Found, Query
 from postroom.model.record import CARD
+from postroom.store.protocol import spelling_of
 from postroom.store.sqlite import examine
 from postroom.store.sqlite.salvage import Remains, salvage
 from tests.renaming import rename
@@ -69,7 +70,7 @@ def test_a_whole_room_comes_over_as_it_is(path: Path) -> None:
         assert [(f.message, f.delivery.mailbox, f.delivery.state) for f in everything(copy)] == before
         assert LONG_TEXT in {found.message.text for found in everything(copy)}
         assert "deleted on purpose" not in {found.message.text for found in everything(copy)}
-        assert copy.core.store.spelling("cleo") == "dora"
+        assert spelling_of(copy.core.store, "cleo") == "dora"
         assert [record.key for record in copy.core.store.records(CARD)] == ["bob"]
 
 

@@ -11,7 +11,7 @@ from postroom.errors import Damaged, SchemaTooNew
 from postroom.model.codec import decode_message
 from postroom.model.delivery import State
 from postroom.model.query import Query
-from postroom.store.protocol import Rename
+from postroom.store.protocol import Rename, all_names, spelling_of
 from postroom.store.sqlite import schema
 from postroom.store.sqlite.schema import APPLICATION, STEPS, bring_up
 from postroom.store.sqlite.writes import WRONG
@@ -192,15 +192,15 @@ def test_the_mailboxes_of_the_human_become_one(path: Path) -> None:
     with opened(path) as store:
         assert ids(store, Query(mailbox="human", order="age")) == ["m2", "m3", "m4"]
         assert ids(store, Query(mailbox="bob", sender="human", order="age")) == ["m5", "m6"]
-        assert store.mailboxes() == ["ann", "bob", "human"]
-        assert (store.spelling("user"), store.spelling("ceo")) == ("human", "human")
+        assert all_names(store) == ["ann", "bob", "human"]
+        assert (spelling_of(store, "user"), spelling_of(store, "ceo")) == ("human", "human")
         assert store.sent("human", "k") is not None
 
 
 def test_a_room_without_a_human_gets_none(path: Path) -> None:
     make_older(path)
     with opened(path) as store:
-        assert store.mailboxes() == ["ann", "bob"]
+        assert all_names(store) == ["ann", "bob"]
 
 
 def test_a_room_of_the_second_version_is_copied_and_its_waiting_letters_are_counted(path: Path) -> None:

@@ -33,7 +33,7 @@ from ..model.query import Query
 from ..model.record import BEAT, CARD, GUARD, MEMBER, SCOPE
 from ..model.values import check_label, check_line, check_object, check_text
 from ..policy.routing import is_routable, presence
-from ..store.protocol import Move
+from ..store.protocol import Move, all_names
 from . import names as core_names
 from . import task_index
 from .core import find_record, put_record
@@ -332,7 +332,7 @@ class ListMailboxes(Verb, kw_only=True):
     """Return every name that ever wrote, was written to, or registered."""
 
     def run(self, core: Core, _principal: Principal) -> Mailboxes:
-        return Mailboxes(core.store.mailboxes())
+        return Mailboxes(all_names(core.store))
 
 
 def registered_agents(core: Core, *, gone: bool = False) -> list[Agent]:
@@ -348,7 +348,7 @@ def registered_agents(core: Core, *, gone: bool = False) -> list[Agent]:
 def _unregistered(core: Core) -> list[Agent]:
     """Return the mailboxes of this room that wrote or were written to, and for which nobody registered."""
     moment, cards = core.now(), set(core.store.keys(CARD))
-    names = [name for name in core.store.mailboxes() if name not in cards and AT not in name]
+    names = [name for name in all_names(core.store) if name not in cards and AT not in name]
     return [
         Agent(
             card=Card(id=name, registered_at=moment.wall),

@@ -53,7 +53,7 @@ from ..model.record import CARD, FORGOTTEN, SPENT, spent_key
 from ..policy import trust
 from ..policy.admission import check_expiry
 from ..policy.trust import speaks_for
-from ..store.protocol import Post, check_space
+from ..store.protocol import Post, check_space, is_known, spelling_of
 from . import addressing, agents, outbox, task_index
 from . import compose as core_compose
 from . import peers as core_peers
@@ -358,7 +358,7 @@ def target_mailboxes(core: Core, peer: Peer, arrival: Envelope, message: Message
         if target.agent:
             return [_resident(core, peer, arrival.source, message.scope, target.agent)]
         return _visible_agents(core, peer, arrival.source, message.scope, target.scope)
-    if target.system == ANYWHERE and core.store.is_known(target.agent):
+    if target.system == ANYWHERE and is_known(core.store, target.agent):
         return [_resident(core, peer, arrival.source, message.scope, target.agent)]
     return [_relayed_mailbox(core, peer, arrival, message, target)]
 
@@ -366,10 +366,10 @@ def target_mailboxes(core: Core, peer: Peer, arrival: Envelope, message: Message
 def named_mailbox(core: Core, target: Address) -> str | None:
     """Return the mailbox that an address names, also if it may not have the letter; None if there is none."""
     if target.system and not core_peers.is_ours(core, target.system):
-        is_here = target.system == ANYWHERE and core.store.is_known(target.agent)
+        is_here = target.system == ANYWHERE and is_known(core.store, target.agent)
         return target.agent if is_here else outbox.spell_remote(core, format_address(target))
     try:
-        return core.store.spelling(meant(check_agent(target.agent, "to"), core.limits.human))
+        return spelling_of(core.store, meant(check_agent(target.agent, "to"), core.limits.human))
     except Invalid:
         return None
 
@@ -418,7 +418,7 @@ def _at_home(core: Core, message: Message) -> tuple[Recipient, ...]:
         is_ours = AT in address and agent_of(address) and core_peers.is_ours(core, system_of(address))
         if is_ours and outbox.may_exist(core, address):
             name = core_compose.check_address(agent_of(address), recipient.kind)
-            address = core.store.spelling(name) or name
+            address = spelling_of(core.store, name) or name
         ours.setdefault(address, replace(recipient, address=address))
     return tuple(ours.values())
 
@@ -470,8 +470,8 @@ def _known(core: Core, message: Message, arrival: Envelope, id: str) -> Message 
 
 def _resident(core: Core, peer: Peer, source: str, scope: str, name: str) -> str:
     """Return the mailbox of a local agent, if this peer may write to it from this scope of that system."""
-    spelt = core.store.spelling(meant(check_agent(name, "to"), core.limits.human))
-    if spelt is None or not core.store.is_known(spelt):
+    spelt = spelling_of(core.store, meant(check_agent(name, "to"), core.limits.human))
+    if spelt is None or not is_known(core.store, spelt):
         raise UnknownAgent(f"nobody here is called {name!r}", field="to")
     found = core.store.records(CARD, spelt)
     card = convert(found[0].value, Card) if found else Card(id=spelt, registered_at=core.now().wall)

@@ -51,6 +51,7 @@ from ..model.thread import (
     with_participant,
 )
 from ..model.values import check_label, check_line, check_object
+from ..store.protocol import spelling_of
 from . import addressing, messages
 from .compose import LONGEST_SUBJECT, Draft
 from .core import find_record, put_record
@@ -835,7 +836,7 @@ def _with_seat(core: Core, view: View, guest: Guest) -> tuple[ConversationRecord
     agent = current_name(core, _guest_name(core, guest))
     if fold(agent) == POSTMASTER:
         raise Invalid(f"{POSTMASTER!r} takes no mail", field="agent_id")
-    spelt = core.store.spelling(agent)
+    spelt = spelling_of(core.store, agent)
     alike = [one.agent for one in view.seats if fold(one.agent) == fold(agent) and one.agent != agent]
     if spelt not in {None, agent}:
         alike.insert(0, spelt or "")

@@ -18,7 +18,7 @@ from ..model.message import BOUNCE, FEDERATION_NOTE, Message, Recipient, data, s
 from ..model.names import AT, POSTMASTER, system_of
 from ..model.query import Found
 from ..policy import retry
-from ..store.protocol import Move, Post
+from ..store.protocol import Move, Post, spelling_of
 from .compose import LONGEST_SUBJECT
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def notice(
         trace=(POSTMASTER,),
         **fields,
     )
-    home = core.store.spelling(to) or to  # the agent may have been renamed
+    home = spelling_of(core.store, to) or to  # the agent may have been renamed
     # No quota: a notice reaches its agent however full the inbox is (G6).
     return Post(message=message, deliveries=(open_delivery(message, home, "to", now),))
 

@@ -22,7 +22,7 @@ from ..model.query import LetterQuery, Query
 from ..model.record import Record
 from ..model.report import Diagnosis, Finding, Level, Progress, error, note, ok, warning
 from ..policy.trust import no_route
-from ..store.protocol import Put
+from ..store.protocol import Put, known_names
 from .agents import registered_agents
 from .authorize import Principal
 from .core import Core
@@ -162,7 +162,7 @@ def _backlog(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]
     present = {agent.card.id: agent.presence.warmth for agent in registered_agents(core, gone=True)}
     waiting = {name for name, tally in tallies.items() if tally.backlog}
     gone = sorted(name for name in waiting if present.get(name) in {Warmth.GONE, Warmth.EXPIRED})
-    strangers = sorted(waiting - set(core.store.known()))
+    strangers = sorted(waiting - set(known_names(core.store)))
     dead = {name: _dead_at(core, name) for name, tally in tallies.items() if tally.dead}
     dead = {name: many for name, many in sorted(dead.items()) if many}
     if gone:

@@ -30,7 +30,7 @@ from ..model.query import LetterQuery, Query
 from ..model.record import CLOSED_ESCALATION, OPEN_ESCALATION
 from ..model.task import ESCALATION, Escalation
 from ..policy.routing import after_climb, rungs_above, time_to_climb, urgency
-from ..store.protocol import Move, Post
+from ..store.protocol import Move, Post, known_names, spelling_of
 from . import addressing, inbox
 from .compose import LetterFields, as_parts
 from .core import find_record, put_record
@@ -192,7 +192,7 @@ def current(core: Core, one: Escalation) -> Escalation:
 
 
 def _spelt(core: Core, name: str) -> str:
-    return core.store.spelling(name) or name
+    return spelling_of(core.store, name) or name
 
 
 def check_ladder(core: Core, ladder: Any) -> list[str]:
@@ -211,7 +211,7 @@ def _seen_here(core: Core, above: tuple[str, ...]) -> tuple[str, ...]:
     Nobody may ever read mail there. The last rung, the human, always stays. A ladder that the asker names is used
     as it is.
     """
-    known = {fold(name) for name in core.store.known()}
+    known = {fold(name) for name in known_names(core.store)}
     return (*(name for name in above[:-1] if fold(name) in known), above[-1])
 
 
@@ -411,7 +411,7 @@ def acknowledge_above(core: Core, closed: Escalation) -> list[Write]:
     """
     writes: list[Write] = []
     for name in _above(closed):
-        mailbox = core.store.spelling(name) or name
+        mailbox = spelling_of(core.store, name) or name
         query = Query(mailbox=mailbox, message_ids=closed.letters, states=(State.UNREAD,), order="age")
         waiting = [found.delivery for found in core.store.find(query)]
         now = core.now().wall
@@ -430,7 +430,7 @@ def _above(closed: Escalation) -> Sequence[str]:
 def _has_the_answer(core: Core, closed: Escalation, mailbox: str) -> bool:
     if closed.status != "answered" or closed.closed_by is None:
         return False
-    sender = core.store.spelling(closed.closed_by) or closed.closed_by
+    sender = spelling_of(core.store, closed.closed_by) or closed.closed_by
     answers = [x.message for x in core.store.letters(LetterQuery(replies_in=closed.thread, sender=sender))]
     return any(same_name(recipient.address, mailbox) for answer in answers for recipient in answer.recipients)
 

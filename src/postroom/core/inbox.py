@@ -23,6 +23,7 @@ from ..model.names import check_id, check_kind, check_party, check_scope, fold, 
 from ..model.query import Found, Order, Query
 from ..model.record import Change, Cursor
 from ..model.values import check_label, check_time
+from ..store.protocol import spelling_of
 from . import compose, names, presentation
 from .deliveries import SLICE, apply_timers, move_found
 from .validation import as_list, check_count, check_limit, check_seconds
@@ -193,7 +194,7 @@ def check_spelling(core: Core, mailbox: str) -> None:
 
     Called where nothing was found, so that a misspelt name is not taken for an empty mailbox.
     """
-    held = core.store.spelling(mailbox)
+    held = spelling_of(core.store, mailbox)
     if held is not None and held != mailbox:
         if fold(held) != fold(mailbox) or held == names.current_name(core, mailbox):
             raise names.renamed_error(mailbox, held, "mailbox")

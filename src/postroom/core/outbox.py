@@ -40,7 +40,7 @@ from ..model.query import Query
 from ..model.record import ROUTE
 from ..policy import retry, trust
 from ..policy.retry import is_too_old, latest_try
-from ..store.protocol import Move
+from ..store.protocol import Move, is_known, spelling_of
 from . import deliveries as core_deliveries
 from . import links, task_index
 from . import peers as core_peers
@@ -271,8 +271,8 @@ def may_exist(core: Core, address: str) -> bool:
     """Return whether the address may exist: False only for `x@<this room>` without an agent `x`."""
     if AT not in address or not agent_of(address) or not core_peers.is_ours(core, system_of(address)):
         return True
-    spelt = core.store.spelling(agent_of(address))
-    return spelt is not None and core.store.is_known(spelt)
+    spelt = spelling_of(core.store, agent_of(address))
+    return spelt is not None and is_known(core.store, spelt)
 
 
 def resolve_recipients(core: Core, post: Post) -> Post:
@@ -291,7 +291,7 @@ def resolve_recipients(core: Core, post: Post) -> Post:
 
 def spell_remote(core: Core, mailbox: str) -> str:
     """Return a remote address as it is spelt here, else as its system spells it."""
-    held = core.store.spelling(mailbox)
+    held = spelling_of(core.store, mailbox)
     if held is not None or not agent_of(mailbox):
         return held or mailbox
     found = core.store.records(ROUTE, fold(agent_of(mailbox)))
@@ -351,7 +351,7 @@ def redirect_unknown(core: Core, name: str, spelling: str, system: str) -> str |
     def plan() -> Sequence[Write]:
         sent.clear()
         # Registered here since it was looked up: its mail stays.
-        if core.store.is_known(name):
+        if is_known(core.store, name):
             return []
         now, peers = core.now().wall, core_peers.all_peers(core)
         # The outbox has a limit per system; what does not fit stays here, where it lies safe (G10).
@@ -519,7 +519,7 @@ def _here(address: Address, field: RecipientKind) -> str:
 
 
 def _sent_to(core: Core, post: Post, name: str) -> str:
-    if AT in name or is_any(name) or core.store.is_known(name) or post.message.is_automatic:
+    if AT in name or is_any(name) or is_known(core.store, name) or post.message.is_automatic:
         return name
     route = route_of(core, name, core.now().wall)
     if route is not None:

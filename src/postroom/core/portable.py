@@ -27,7 +27,7 @@ from ..model.codec import convert, encode
 from ..model.delivery import Delivery, State
 from ..model.message import Message, Template
 from ..model.names import ONE_MAILBOX, check_id, check_party, check_scope, fold
-from ..model.query import LetterQuery, Query
+from ..model.query import LetterQuery, Name, Query
 from ..model.record import (
     ACTIVE_TASKS,
     BEAT,
@@ -52,7 +52,7 @@ from ..model.report import BackupReport, Progress
 from ..model.task import Due, Escalation, TaskStatus
 from ..model.thread import STATUSES, TYPES, ConversationRecord
 from ..model.values import check_line, check_object, check_time, read_json
-from ..store.protocol import Introduce, Post, Put, Rename, vouched
+from ..store.protocol import Introduce, Post, Put, Rename, all_names, vouched
 from .agents import check_card
 from .compose import LONGEST_SUBJECT, compose, draft_of, encode_within_limit
 from .presentation import escape_json
@@ -92,13 +92,6 @@ class Head(Struct, frozen=True, kw_only=True):
     lines: int
 
 
-class Name(Struct, frozen=True):
-    """A mailbox, with or without mail; `known` if its agent was seen."""
-
-    mailbox: str
-    known: bool
-
-
 @verb("export", Iterator, action="export", writes=False, local=True)
 class Export(Verb, kw_only=True):
     """Yield the room line by line. Letters accepted meanwhile may be missing; none is ever half in it."""
@@ -110,7 +103,7 @@ class Export(Verb, kw_only=True):
 
 
 def _exported(core: Core, tell: Progress) -> Iterator[bytes]:
-    total = len(core.store.mailboxes()) + core.store.count_letters(LetterQuery())
+    total = len(core.store.names()) + core.store.count_letters(LetterQuery())
     total += sum(len(core.store.keys(kind)) for kind in record_kinds(core))
     yield encode({"postroom": FORMAT, "room": core.store.cursor().store, "lines": total})
     done = 0  # counted anew: the room may have changed since the head was written
@@ -128,9 +121,8 @@ def _line(value: dict[str, Any]) -> bytes:
 
 
 def _lines(core: Core) -> Iterator[bytes]:
-    known = set(core.store.known())
-    for name in core.store.mailboxes():
-        yield _line({"name": Name(name, name in known)})
+    for name in core.store.names():
+        yield _line({"name": name})
     for kind in record_kinds(core):
         for record in core.store.records(kind):
             yield _line({"record": record})
@@ -234,7 +226,7 @@ def _begin(core: Core, room: str) -> None:
     begun = core.store.records(IMPORT)
     if begun and begun[0].key == room:
         return
-    if begun or core.store.mailboxes():
+    if begun or core.store.names():
         raise Conflict("the room is not empty", hint="import into a new one")
     core.store.commit([Put(record=Record(kind=IMPORT, key=room, value=True))])
 
@@ -371,7 +363,7 @@ _TEMPLATE_FIELDS = set(Template.__struct_fields__) - {"name"}
 def record_kinds(core: Core) -> tuple[str, ...]:
     """Return the kinds of all records that are exported, in an order in which they can be imported."""
     members = {MEMBER + scope for card in core.store.records(CARD) for scope in card.value.get("scopes", ())}
-    tasks = [TASKS + mailbox for mailbox in core.store.mailboxes()]
+    tasks = [TASKS + name for name in all_names(core.store)]
     return (*(kind for kind in _VALUES if kind not in _FAMILIES), *sorted(members), *tasks)
 
 

@@ -17,6 +17,7 @@ from ..model.message import Message
 from ..model.names import HUMAN, check_id, fold
 from ..model.query import Query
 from ..model.search import Marks, SearchQuery, read_query, search_text, words
+from ..store.protocol import spelling_of
 from .deliveries import apply_timers
 from .inbox import Messages, check_spelling
 from .names import names_of, seen_by
@@ -134,7 +135,7 @@ def _with_former_names(core: Core, query: SearchQuery, mailbox: str | None) -> S
     """Return the query with all names of each renamed agent: letters keep the name under which they were sent."""
     marks = (query.wanted, query.unwanted)
     searched = {name for mark in marks for name in (*mark.senders, *mark.recipients)}
-    current = {core.store.spelling(name) for name in searched} | {mailbox}
+    current = {spelling_of(core.store, name) for name in searched} | {mailbox}
     names = (tuple(map(fold, names_of(core, name))) for name in current if name is not None)
     return replace(query, one_agent=tuple(sorted(several for several in names if len(several) > 1)))
 

@@ -43,7 +43,7 @@ from ..model.record import (
 )
 from ..model.report import Progress
 from ..model.task import TaskStatus
-from ..store.protocol import Introduce, Move, Post, Put, Rename, vouched
+from ..store.protocol import Introduce, Move, Post, Put, Rename, spelling_of, vouched
 from .authorize import authorize
 from .core import Core
 from .portable import deliveries_of, letters_of, record_kinds, without_old_lease
@@ -220,13 +220,13 @@ class _Run:
 
     def _new_names(self) -> list[Introduce]:
         """Return the names that the target does not have or does not know. A former name counts as its own."""
-        known, known_there = set(self._source.known()), set(self._target.known())
-        there = {name: self._target.spelling(name) for name in self._source.mailboxes()}
-        return [
-            Introduce(name, name in known)
-            for name, spelt in there.items()
-            if spelt is None or (name in known and spelt not in known_there)
-        ]
+        there = {name.mailbox: name for name in self._target.names()}
+        new = []
+        for name in self._source.names():
+            spelt = spelling_of(self._target, name.mailbox)
+            if spelt is None or (name.known and not there[spelt].known):
+                new.append(Introduce(name.mailbox, name.known))
+        return new
 
     def _introduce(self, name: Introduce) -> bool:
         try:
@@ -288,7 +288,7 @@ class _Run:
         writes: list[Write] = []
         for delivery in ours:
             at = moved_key(delivery.message_id, delivery.mailbox)
-            before = by_name.get(self._target.spelling(delivery.mailbox) or delivery.mailbox)
+            before = by_name.get(spelling_of(self._target, delivery.mailbox) or delivery.mailbox)
             if before is None or at in self._came:
                 continue
             if at in self._stayed and before.state is State.DONE:  # it came here from there: it is not done
@@ -334,7 +334,7 @@ class RecordCopy:
     def _alias(self, refuse: Refuse) -> None:
         """Make former names of renamed agents aliases in the target, before mail comes under the new names."""
         for record in self._source.records(GUARD):
-            new, spelt = guard_from(record.value).moved_to, self._target.spelling(record.key)
+            new, spelt = guard_from(record.value).moved_to, spelling_of(self._target, record.key)
             if new is None or spelt == new or (spelt != record.key and fold(spelt or "") == fold(new)):
                 continue
             cards = self._target.records(CARD, record.key)
@@ -365,7 +365,7 @@ class RecordCopy:
     def _may_come(self, record: Record) -> bool:
         if record.kind == GUARD:
             new = guard_from(record.value).moved_to
-            return new is None or fold(self._target.spelling(record.key) or "") == fold(new)
+            return new is None or fold(spelling_of(self._target, record.key) or "") == fold(new)
         if record.kind == OPEN_ESCALATION:
             return not self._target.records(CLOSED_ESCALATION, record.key)
         if record.kind in {FORGOTTEN, SPENT}:

@@ -25,7 +25,7 @@ from ..model.values import check_label, check_line
 from ..policy import retry as policy_retry
 from ..policy.limits import LONGEST_LEASE
 from ..policy.retry import has_lapsed, latest_retry
-from ..store.protocol import Forget, Move, Put
+from ..store.protocol import Forget, Move, Put, all_names
 from . import alerts, deliveries, messages, names, task_index
 from .compose import Draft
 from .inbox import Filtered, OneLetter, Read, check_spelling, received
@@ -528,7 +528,7 @@ def _find_dead(core: Core, mailbox: str, named: str | Sequence[str]) -> list[Fou
 
 def _dead_outgoing(core: Core, mailbox: str, ids: tuple[str, ...] = ()) -> list[Found]:
     """Return letters to other systems that died in this room; they belong to their sender."""
-    places = [name for name in core.store.mailboxes() if AT in name]
+    places = [name for name in all_names(core.store) if AT in name]
     wanted = Query(states=(State.DEAD,), sender=mailbox, message_ids=ids, order="age")
     found = (one for place in places for one in core.store.find(replace(wanted, mailbox=place)))
     return [one for one in found if one.delivery.reason != UNSENT]

@@ -27,6 +27,7 @@ from ..model.record import BEAT, CARD, ROUTE
 from ..policy.routing import is_routable
 from ..policy.trust import is_reachable, is_shown, speaks_for, strategy_of
 from ..store.files.store import FileStore
+from ..store.protocol import spelling_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -89,7 +90,7 @@ def shown(core: Core, peer: Peer) -> list[Agent]:
 
 def has(core: Core, peer: Peer, name: str) -> Agent | None:
     """Return our agent of this name that the peer may write to, or None."""
-    spelt = None if AT in name else core.store.spelling(name)
+    spelt = None if AT in name else spelling_of(core.store, name)
     found = () if spelt is None else core.store.records(CARD, spelt)
     agents = [core_agents.agent_of(core, record, core.now()) for record in found]
     able = [one for one in agents if _is_ours(one) and is_reachable(peer, one.card)]

@@ -31,7 +31,7 @@ from ..room import open as open_room
 from ..server.executor import Executor
 from ..store.address import place_of
 from ..store.files.store import FileStore
-from ..store.protocol import Introduce
+from ..store.protocol import Introduce, is_known
 from . import exposure
 from .connection import ConnectionLost, connected_pair
 from .dialler import ANSWER
@@ -85,7 +85,7 @@ class MountedRoom:
         store = self.core.store
         if not isinstance(store, FileStore):
             return
-        new = [name for name in names if name and store.has_folder(name) and not store.is_known(name)]
+        new = [name for name in names if name and store.has_folder(name) and not is_known(store, name)]
         with suppress(NameTaken, LookAlike):  # it looks like another name: the letter is refused with that error
             if new:
                 store.commit([Introduce(name, known=True) for name in new])

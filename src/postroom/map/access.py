@@ -17,6 +17,7 @@ from ..errors import NameTaken, NotAllowed
 from ..formats.map import cleaned
 from ..model.names import check_agent, fold
 from ..model.record import CARD
+from ..store.protocol import spelling_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,7 +155,7 @@ def child_id(core: Core, principal: Principal, parent: str, request: Spawn) -> s
     if fold(name) in map(fold, tokens.sealed(core)):
         raise NotAllowed(f"{name!r} has a token of its own", field="agent_id")
     # A mailbox with mail and without a card: nobody proves to be its owner by being a child.
-    if core.store.spelling(name) is not None and not core.store.records(CARD, name):
+    if spelling_of(core.store, name) is not None and not core.store.records(CARD, name):
         raise NameTaken(f"{name!r} is a mailbox already", field="agent_id")
     return name
 

@@ -39,6 +39,7 @@ from ..model.agent import map_fields, parent_of
 from ..model.names import check_agent
 from ..policy.routing import is_routable
 from ..server.requests import ForeignVerb
+from ..store.protocol import known_names
 from .method import IGNORED, KEPT_AS_GIVEN, METADATA, REASON, AgentVerb, JsonObject, PagedVerb, map_method
 from .routing import above, below, listed_agents
 
@@ -122,7 +123,7 @@ class RegisteredVerb(DescribedVerb, kw_only=True):
         """
         is_guest, held = GUEST in (self.metadata or {}), _find(core, name)
         if held is None:
-            is_taken = is_guest and name in core.store.known()
+            is_taken = is_guest and name in known_names(core.store)
         else:
             is_same = principal.name in {holder_of(held.card), f"agent:{name}"}
             is_given_up = has_gone(held) and principal.token is not None

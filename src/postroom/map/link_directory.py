@@ -31,6 +31,7 @@ from ..model.codec import convert
 from ..model.names import POSTMASTER, fold
 from ..model.record import BEAT, CARD
 from ..policy.routing import is_routable
+from ..store.protocol import spelling_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -336,7 +337,7 @@ def _register_agent(core: Core, mailbox: str, one: RemoteAgent, held: Card | Non
 
 def spelt(core: Core, name: str) -> str:
     """Return a name as it is spelt here, whatever its case."""
-    return core.store.spelling(name) or name
+    return spelling_of(core.store, name) or name
 
 
 def sender_of(core: Core, name: str) -> str:

@@ -39,6 +39,7 @@ from ..model.delivery import State
 from ..model.message import MAP_NOTE, Message
 from ..model.query import Found, Query
 from ..model.record import CARD
+from ..store.protocol import all_names
 from .link_directory import LINK, MANY, MOST_PAGES, RemoteAgent
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class LinkSender:
     def _all_mailboxes(self, system: str) -> set[str]:
         return {
             name
-            for name in self._store.mailboxes()
+            for name in all_names(self._store)
             if self._is_linked_mailbox(name, system) and self._has_mail(name)
         }
 

@@ -41,6 +41,7 @@ from ..model.names import BROADCAST, check_agent, check_scope, format_address, p
 from ..model.record import CARD, MAP_LINK, MEMBER
 from ..server.events import LoadedChanges, check_filter, events, wanted
 from ..server.requests import ForeignVerb, Milliseconds, time_of
+from ..store.protocol import known_names, spelling_of
 from .method import FILTER, LIMIT, JsonObject, map_method
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def _there(core: Core, system: str, name: str) -> str:
 def _here_or_there(core: Core, system: str, name: str) -> str:
     """Return an agent of ours, else of the MAP server: both systems have the same name."""
     store = core.store
-    if _spelt(core, name) in store.known():
+    if _spelt(core, name) in known_names(store):
         return name
     mailbox = _there(core, system, name)
     if not store.records(CARD, mailbox):
@@ -149,7 +150,7 @@ def _here_or_there(core: Core, system: str, name: str) -> str:
 
 
 def _spelt(core: Core, name: str) -> str:
-    return core.store.spelling(name) or name
+    return spelling_of(core.store, name) or name
 
 
 def _has_others(core: Core, scope: str, sender: str) -> bool:

@@ -26,6 +26,13 @@ class Moment(Struct, frozen=True, gc=False, kw_only=True):
     boot: str
 
 
+class Name(Struct, frozen=True):
+    """A mailbox, with or without mail; `known` if its agent registered, wrote, or read or claimed mail."""
+
+    mailbox: str
+    known: bool
+
+
 class Found(Struct, frozen=True, gc=False):
     """A letter with its delivery at one mailbox."""
 

@@ -28,7 +28,7 @@ from ..model.codec import decode_message, digest, encode
 from ..model.delivery import OPEN, REDIRECTED, SETTLED, SIGNS_OF_LIFE, State
 from ..model.message import Priority
 from ..model.names import AT, fold, system_of
-from ..model.query import Found, LetterQuery, Query, Traffic
+from ..model.query import Found, LetterQuery, Name, Query, Traffic
 from ..model.record import CARD, FORGOTTEN, SPENT, Change, Cursor, spent_key
 from ..model.report import note
 from ..model.thread import conversation_of
@@ -43,7 +43,18 @@ from .matching import (
     tallies,
 )
 from .notification import ROOM, LocalNotifier
-from .protocol import Forget, Introduce, Letter, Move, Post, Posted, Put, check_space, mailboxes_to_notify
+from .protocol import (
+    Forget,
+    Introduce,
+    Letter,
+    Move,
+    Post,
+    Posted,
+    Put,
+    check_space,
+    is_known,
+    mailboxes_to_notify,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -469,28 +480,18 @@ class MemoryStore(Tables):
     def quarantined(self) -> list[str]:
         return []
 
-    def spelling(self, name: str) -> str | None:
+    def names(self, name: str | None = None) -> list[Name]:
         with self._lock:
+            if name is None:
+                return [Name(spelt, known) for spelt, known in sorted(self._names.values())]
             former = self._aliases.get(fold(name))
-            return former[1] if former else self._names.get(fold(name), (None, False))[0]
-
-    def mailboxes(self) -> list[str]:
-        with self._lock:
-            return sorted(name for name, _ in self._names.values())
-
-    def known(self) -> list[str]:
-        with self._lock:
-            return sorted(name for name, known in self._names.values() if known)
-
-    def is_known(self, name: str) -> bool:
-        with self._lock:
-            spelt = self.spelling(name)
-            return spelt is not None and self._names[fold(spelt)][1]
+            held = self._names.get(fold(former[1] if former else name))
+            return [] if held is None else [Name(*held)]
 
     def strangers(self) -> dict[str, int]:
         found = self.find(Query(states=(State.UNREAD,), unread_only=True, order="age"))
         newest = {one.delivery.mailbox: one.delivery.number for one in found if AT not in one.delivery.mailbox}
-        return {name: number for name, number in newest.items() if not self.is_known(name)}
+        return {name: number for name, number in newest.items() if not is_known(self, name)}
 
     def outgoing(self, due: datetime | None, most: datetime | None = None) -> dict[str, int]:
         found = self.find(Query(states=(State.QUEUED,), due_at=due, due_most=most))

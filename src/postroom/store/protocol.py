@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..model.message import Priority
-    from ..model.query import Found, LetterQuery, Moment, Query, Tally, Traffic
+    from ..model.query import Found, LetterQuery, Moment, Name, Query, Tally, Traffic
     from ..model.record import Change, Cursor
     from ..model.report import Finding, Progress
     from ..model.search import SearchQuery
@@ -233,20 +233,11 @@ class Store(Protocol):
         """Return the ids of letters that were found damaged and moved out of the way."""
         ...
 
-    def spelling(self, name: str) -> str | None:
-        """Return how the agent with this name or former name is spelt here; None if there is none."""
-        ...
+    def names(self, name: str | None = None) -> list[Name]:
+        """Return every name that was written to, wrote or registered; or the one that `name` means here.
 
-    def mailboxes(self) -> list[str]:
-        """Return every name that was ever written to, wrote, or registered."""
-        ...
-
-    def known(self) -> list[str]:
-        """Return the names of agents that registered, wrote, or read or claimed mail."""
-        ...
-
-    def is_known(self, name: str) -> bool:
-        """Return whether the agent with this name or former name is one of `known`."""
+        A name means the mailbox with this name or former name, however it is spelt.
+        """
         ...
 
     def strangers(self) -> dict[str, int]:
@@ -371,3 +362,24 @@ def mailboxes_to_notify(writes: Sequence[Write], posted: Sequence[Posted]) -> se
         elif isinstance(write, Rename):
             notified.add(write.old)  # a process may still wait under the old name
     return notified
+
+
+def spelling_of(store: Store, name: str) -> str | None:
+    """Return how the agent with this name or former name is spelt here; None if there is none."""
+    found = store.names(name)
+    return found[0].mailbox if found else None
+
+
+def is_known(store: Store, name: str) -> bool:
+    """Return whether the agent with this name or former name registered, wrote, or read or claimed mail."""
+    return any(found.known for found in store.names(name))
+
+
+def known_names(store: Store) -> list[str]:
+    """Return the names of all agents that registered, wrote, or read or claimed mail."""
+    return [name.mailbox for name in store.names() if name.known]
+
+
+def all_names(store: Store) -> list[str]:
+    """Return the names of all mailboxes."""
+    return [name.mailbox for name in store.names()]

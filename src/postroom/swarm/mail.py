@@ -49,6 +49,7 @@ from ..model.names import BROADCAST, check_agent, check_id, check_scope, fold
 from ..model.query import Found, Query
 from ..model.record import MEMBER
 from ..policy.limits import archive_cutoff
+from ..store.protocol import spelling_of
 from .message import MessagePriority, MessageType, aware, id_in, is_unread, message_of, type_of
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def members(core: Core, swarm: str) -> list[str]:
 
 def as_known(core: Core, name: str) -> str:
     """Return the name in the case that the room knows."""
-    held = core.store.spelling(name)
+    held = spelling_of(core.store, name)
     return held if held is not None and fold(held) == fold(name) else name
 
 

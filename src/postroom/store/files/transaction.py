@@ -380,9 +380,12 @@ class FileTransaction:
         message, number = (outcome.written or write).message, outcome.number
         # Read back from the index: for a broadcast the writes hold only the first delivery and a list of names.
         deliveries = list(self._conn.deliveries(message, number))
+        if not deliveries:
+            return
         # A time that the sender chose may lie far ahead. No letter is ordered after its delivery, or all later
         # letters would have to follow it.
-        sent = min(message.created_at, *(each.delivered_at or message.created_at for _, _, each in deliveries[:1]))
+        _, _, first = deliveries[0]
+        sent = min(message.created_at, first.delivered_at or message.created_at)
         # A rebuilt index orders letters by this time. It only grows, so a clock set back changes nothing (G7).
         latest = max(self._last_order, self._ledger.last_place())
         self._last_order = max(latest + 1, micros(sent))

@@ -437,7 +437,6 @@ def _limit(limit: int | None) -> tuple[str, list[Any]]:
 # -- counts, from the small indexes of open and dead mail
 
 DELIVERIES = "SELECT count(*) FROM deliveries"
-KNOWN = "SELECT name FROM mailboxes WHERE known = 1"
 IS_KNOWN = """
 SELECT 1 FROM mailboxes WHERE known = 1
 AND id IN (SELECT id FROM mailboxes WHERE folded = ?1 UNION ALL SELECT mailbox FROM aliases WHERE folded = ?1)"""

@@ -21,7 +21,8 @@ import msgspec
 from ...errors import Damaged, Resync, StoreFailing, Unreadable
 from ...model import record
 from ...model.message import Priority
-from ...model.names import AT, fold
+from ...model.names import fold
+from ...model.query import Name
 from ...model.record import Record
 from ..notification import EVERYONE, MANY, ROOM, ProcessNotifier
 from ..protocol import Undone, mailboxes_to_notify
@@ -56,10 +57,8 @@ RECORDS = "SELECT key, revision, value FROM records WHERE kind = ? ORDER BY key"
 RECORDS_UNDER = "SELECT kind, key, revision, value FROM records WHERE kind >= ? AND kind < ? ORDER BY kind, key"
 _MAILBOX = """
 SELECT id FROM mailboxes WHERE folded = ?1 UNION ALL SELECT mailbox FROM aliases WHERE folded = ?1"""
-SPELLING = """
-SELECT name FROM mailboxes WHERE folded = ?1
-UNION ALL SELECT m.name FROM aliases a JOIN mailboxes m ON m.id = a.mailbox WHERE a.folded = ?1"""
-
+NAMES = "SELECT name, known FROM mailboxes ORDER BY name"
+NAMED = f"SELECT name, known FROM mailboxes WHERE id = ({_MAILBOX})"
 
 # To index a letter costs a tenth of sending it, which is too much for a process that sends many. Such a process
 # indexes one letter in sixteen and leaves the rest to searches and to the janitor. Processes that send one letter
@@ -152,12 +151,6 @@ class SqliteStore:
 
     def _damaged(self, why: Exception) -> Damaged:
         return Damaged(f"{self.path} is damaged: {why}", hint=rows.SALVAGE)
-
-    def _mailbox_names(self, sql: str) -> list[str]:
-        found = [name for (name,) in self._query(sql, [])]
-        if not all(isinstance(name, str) for name in found):
-            raise self._damaged(TypeError("a mailbox has lost its name"))
-        return sorted(found)
 
     def _fetch(self, make: Callable[[rows.Row], T], *statements: Statement) -> list[T]:
         """Return the rows as values. Damaged letters go into quarantine, and the statements run again."""
@@ -415,21 +408,11 @@ class SqliteStore:
     def quarantined(self) -> list[str]:
         return [id for (id,) in self._query("SELECT id FROM quarantine ORDER BY number", [])]
 
-    def spelling(self, name: str) -> str | None:
-        # An agent at another system cannot be renamed here: once seen, its spelling is final.
-        if AT in name and name in self._connection().names.committed:
-            return name
-        found = self._query(SPELLING, [fold(name)])
-        return found[0][0] if found else None
-
-    def mailboxes(self) -> list[str]:
-        return self._mailbox_names("SELECT name FROM mailboxes")
-
-    def known(self) -> list[str]:
-        return self._mailbox_names(queries.KNOWN)
-
-    def is_known(self, name: str) -> bool:
-        return self._query(queries.IS_KNOWN, [fold(name)]) != []
+    def names(self, name: str | None = None) -> list[Name]:
+        found = self._query(NAMES, []) if name is None else self._query(NAMED, [fold(name)])
+        if not all(isinstance(mailbox, str) for mailbox, _ in found):
+            raise self._damaged(TypeError("a mailbox has lost its name"))
+        return [Name(mailbox, bool(known)) for mailbox, known in found]
 
     def strangers(self) -> dict[str, int]:
         return dict(self._query(queries.STRANGERS, []))
