@@ -86,15 +86,14 @@ async def scripted_agent(
     agent: str,
     says: Says = lambda _: None,
     *,
-    home: str = "",
     pace: Pace | None = None,
     **section: Any,
 ) -> AsyncIterator[ScriptedAgent]:
-    """A reception at work, over the mailboxes in `folder`. Desks of one agent have different homes."""
+    """A reception at work, over the mailboxes in `folder`."""
     params = {"enabled": True, "agentId": agent, "mailboxesRoot": str(folder / "mailboxes"), "pollInterval": 0.2}
     workspace = folder / f"{agent}-workspace"
     workspace.mkdir(exist_ok=True)
-    post = await shared(config.parse(params | section), str(workspace), home)
+    post = await shared(config.parse(params | section), str(workspace))
     made = ScriptedAgent(post, says, folder / f"{agent}-media")
     if pace is not None:
         made.reception._pace = pace

@@ -16,13 +16,13 @@ from nanobot.agent.tools.context import current_request_context
 from nanobot.bus.events import InboundMessage, OutboundMessage
 from nanobot.channels.base import BaseChannel
 from nanobot.config.loader import load_config
-from nanobot.config.paths import get_data_dir, get_media_dir
+from nanobot.config.paths import get_media_dir
 from nanobot.config.schema import Base
 
 from ...errors import Busy, PostroomError, TooFast, UnknownAgent
 from . import bus as channel_bus
 from . import config as channel_config
-from . import gateways, intent, outbound
+from . import intent, outbound
 from . import text as channel_text
 from .auto_reply import MOST_REFUSALS
 from .bus import Inbound
@@ -105,8 +105,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         self._task = asyncio.current_task()
         written = await asyncio.to_thread(load_config)
         self._workspace = written.workspace_path
-        home = await asyncio.to_thread(gateways.home_at, get_data_dir())
-        self.post = await shared(self.settings, str(self._workspace), home)
+        self.post = await shared(self.settings, str(self._workspace))
         self.post.notify_person = self._notify_person
         self.reception = Reception(self.post, self, self._log, Path(get_media_dir(OWN_CHANNEL)))
         self._subscribe()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from ...core import addressing, inbox, messages, tasks
+from ...core import addressing, messages, tasks
 from ...core import names as core_names
 from ...core.core import find_record, put_record
 from ...core.task_index import task_of, tasks_of
@@ -32,7 +32,7 @@ from ...model.record import SESSION, Record, session_key
 from ...model.task import TASK, TASK_UPDATE, TaskState, TaskStatus
 from ...policy.admission import check_allowed
 from ...store.protocol import Put
-from . import auto_reply, gateways
+from . import auto_reply
 from .auto_reply import MOST_ROUNDS
 from .config import OWN_CHANNEL
 
@@ -75,7 +75,6 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     wants_answer: bool = False
     rounds: int = 0
     reason: str = ""
-    home: str = ""  # of the gateway that holds the session; empty: any gateway
     follows: bool = False  # it is work that replies to a letter of ours
 
 
@@ -92,9 +91,8 @@ def classify(mailbox: Mailbox, found: Found, config: Config) -> Intent:
         return _back_to(origin, None)
     session = _session_with(mailbox, letter.sender, letter.thread)
     opened = task_of(mailbox.core, mailbox.name, letter.id) if letter.kind == TASK else None
-    home = _home_of_thread(mailbox, found)
     if opened is not None:  # its admission checks whether the sender is allowed
-        return Intent(action="work", session=session, task=opened, answers=letter.id, home=home)
+        return Intent(action="work", session=session, task=opened, answers=letter.id)
     if not _is_allowed(mailbox, letter, config):
         return Intent(action="refuse", reason="unauthorized")
     if _lacks_its_task(letter, found.delivery):
@@ -102,7 +100,7 @@ def classify(mailbox: Mailbox, found: Found, config: Config) -> Intent:
     wants = auto_reply.wants_answer(letter, found.delivery)
     answers = letter.id if wants else None
     follows = _is_answer_to_us(mailbox, letter)
-    return Intent(action="work", session=session, wants_answer=wants, answers=answers, home=home, follows=follows)
+    return Intent(action="work", session=session, wants_answer=wants, answers=answers, follows=follows)
 
 
 def session_of(peer: str, thread: str) -> str:
@@ -155,39 +153,11 @@ def _of_task(mailbox: Mailbox, letter: Message, task: TaskStatus) -> Intent:
 
 def _of_task_received(mailbox: Mailbox, letter: Message, task: TaskStatus) -> Intent:
     if task.state is TaskState.CANCELED:
-        return Intent(action="stop", task=task, home=_home_of_work(mailbox, task))
+        return Intent(action="stop", task=task)
     if task.is_final or task.last != letter.id:
         return DONE
     session = _session_with(mailbox, task.giver, task.thread)  # the letter answers our question
-    home = _home_of_work(mailbox, task)
-    return Intent(action="work", session=session, task=task, answers=task.letter, home=home)
-
-
-def _home_of_work(mailbox: Mailbox, task: TaskStatus) -> str:
-    """Return the home of the gateway that worked on a task: it holds the session and any running turn."""
-    lease = inbox.received(mailbox.core, mailbox.name, task.letter).delivery.lease
-    return "" if lease is None else gateways.home_of(mailbox.core, mailbox.name, lease.holder)
-
-
-def _home_of_thread(mailbox: Mailbox, found: Found) -> str:
-    """Return the home of the gateway that took the sender's earlier letters of this thread.
-
-    Later letters do not count: two gateways that hold one each would leave both to each other.
-    """
-    letter = found.message
-    if letter.thread == letter.id:
-        return ""
-    before = Query(
-        mailbox=mailbox.name,
-        states=(State.CLAIMED, State.DONE),
-        sender=letter.sender,
-        thread=letter.thread,
-        until=found.delivery.number - 1,
-        order="newest",
-        limit=1,
-    )
-    leases = [earlier.delivery.lease for earlier in mailbox.core.store.find(before)]
-    return gateways.home_of(mailbox.core, mailbox.name, leases[0].holder) if leases and leases[0] else ""
+    return Intent(action="work", session=session, task=task, answers=task.letter)
 
 
 def _origin_of_answer(mailbox: Mailbox, letter: Message) -> Origin | None:
@@ -228,9 +198,7 @@ def _back_to(origin: Origin, task: TaskStatus | None) -> Intent:
     """Return an intent for the session that asked. A session of mail continues with the letter it worked on."""
     if origin.channel != OWN_CHANNEL:
         rounds = origin.rounds + 1
-        return Intent(
-            action="report", session=origin.session, origin=origin, task=task, rounds=rounds, home=origin.home
-        )
+        return Intent(action="report", session=origin.session, origin=origin, task=task, rounds=rounds)
     return Intent(
         action="continue",
         session=origin.session,
@@ -239,7 +207,6 @@ def _back_to(origin: Origin, task: TaskStatus | None) -> Intent:
         answers=origin.letter,
         wants_answer=origin.letter is not None,
         rounds=origin.rounds + 1,
-        home=origin.home,
     )
 
 
@@ -268,7 +235,6 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     session: str  # nanobot's session key
     rounds: int = 0  # results in a row since the person last wrote
     letter: str | None = None  # the letter that was worked on there, if it is a session of mail
-    home: str = ""  # of the gateway that holds the session
     at: datetime | None = None
     answers: dict[str, str] = {}  # folded sender → the letter by which it answered; each answers once
     questions: tuple[str, ...] = ()  # letters with questions about the task since our last answer

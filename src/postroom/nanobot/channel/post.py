@@ -156,7 +156,7 @@ def body(text: str, media: Sequence[str]) -> list[str | Part]:
 
 log = logging.getLogger("postroom")
 
-_shared: dict[tuple[str, str, str], Post] = {}
+_shared: dict[tuple[str, str], Post] = {}
 _opening = asyncio.Lock()
 
 
@@ -218,9 +218,8 @@ class GatewayRoom(AsyncRoom):
 class Post:
     """The room and the mailbox of one agent, with the limits on what its model may send."""
 
-    def __init__(self, config: Config, opened: postroom_room.Room, home: str) -> None:
+    def __init__(self, config: Config, opened: postroom_room.Room) -> None:
         self.config = config
-        self.home = home  # identifies this gateway among those of the same agent
         self.name = check_agent(config.agent_id, "agentId")
         self.room = GatewayRoom(opened)
         self.box = self.room.mailbox(self.name)
@@ -239,7 +238,7 @@ class Post:
         return self.box.mailbox
 
     async def close(self) -> None:
-        _shared.pop((self.config.address, self.config.agent_id, self.home), None)
+        _shared.pop((self.config.address, self.config.agent_id), None)
         await self.room.close()
 
     def turn_of(self, caller: Caller | None) -> Turn | None:
@@ -345,7 +344,6 @@ class Post:
             session=caller.session,
             rounds=rounds,
             letter=letter,
-            home=self.home,
         )
 
     async def _check_limits(self, to: str, caller: Caller | None) -> None:
@@ -422,13 +420,13 @@ def _is_question(letter: Message, task: AsyncTask) -> bool:
     return is_of_task and note is not None and note.state == TaskState.INPUT_REQUIRED
 
 
-async def shared(config: Config, file_root: str, home: str) -> Post:
+async def shared(config: Config, file_root: str) -> Post:
     """Return the post of this agent in this process, opened at the first call."""
-    key = (config.address, config.agent_id, home)
+    key = (config.address, config.agent_id)
     async with _opening:  # tools called at once must share one room
         if key not in _shared:
             opened = await asyncio.to_thread(_open, config, file_root)
-            _shared[key] = Post(config, opened, home)
+            _shared[key] = Post(config, opened)
         return _shared[key]
 
 

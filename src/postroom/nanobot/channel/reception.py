@@ -30,7 +30,7 @@ from ...policy.retry import latest_retry
 from . import auto_reply, bus, gateways, settlement
 from . import intent as intents
 from . import post as channel_post
-from .gateways import Gateways
+from .gateways import OnlyGateway
 from .intent import classify
 from .turns import Turn
 
@@ -94,7 +94,7 @@ class PostponedReports:
 
 # -- claiming some letters and leaving others untouched
 #
-# Left untouched: letters of a peer that has as many in hand as it may, and letters for another gateway.
+# Left untouched: letters of a peer that has as many in hand as it may, and letters that wait for a rate limit.
 
 SLICE = 200  # letters per query
 
@@ -160,11 +160,12 @@ class Reception:
         self._log = log
         self._media = media
         self._holder = gateways.signature(post.name)
-        self._gateways = Gateways(post, nanobot, self._holder)
+        self._place = OnlyGateway(post, self._holder)
         self._pace = auto_reply.Pace(post.config.mails_per_minute)
         self._put_back: set[str] = set()  # folded senders whose letters in this batch were released again
         self._held: dict[str, str] = {}  # letter id → sender: letters that wait for the rate limit of replies
         self._postponed = PostponedReports()
+        self._is_here = False  # has it taken the place of the agent's only gateway?
         self._looked_at = -BETWEEN_LOOKS  # by the monotonic clock
 
     async def run(self) -> None:
@@ -181,16 +182,14 @@ class Reception:
         for turn in self.post.turns.all():
             self.post.turns.end(turn)
             await self._attempt("release a letter", turn.work.release())
-        await self._attempt("leave", self._leave_room())
-
-    async def _leave_room(self) -> None:
-        """Mark the agent as gone if no other gateway of it is running."""
-        if await self._gateways.depart():
-            await self.post.box.leave()
+        if self._is_here:
+            await self._attempt("leave", self._place.depart())
+            await self._attempt("leave", self.post.box.leave())
 
     async def _prepare(self) -> None:
+        await self._place.arrive()
+        self._is_here = True
         await self._register()
-        await self._gateways.arrive()
         freed = await self.post.room.run(gateways.free_dead_claims, self.post.mailbox)
         if freed:
             self._log.info("mailbox: {} letter(s) held by a gateway that died were released", freed)
@@ -228,11 +227,12 @@ class Reception:
         now, replies = time.monotonic(), self.post.automatic.replies
         self._held = {letter: sender for letter, sender in self._held.items() if replies.wait(sender, now)}
         busy = self.post.turns.peers_with(MOST_OF_ONE) | self._pace.waiting(now)
-        left = self._gateways.left | self._held.keys()
-        if not busy and not left:
+        if not busy and not self._held:
             return await self.post.box.claim(count, lease=LEASE, timeout=poll, holder=self._holder)
         wait = 0.0 if busy else poll  # new mail of a busy peer would end the wait at once, again and again
-        claim = partial(_claim_except, self.post.mailbox, busy, left, count, lease=LEASE, holder=self._holder)
+        claim = partial(
+            _claim_except, self.post.mailbox, busy, self._held, count, lease=LEASE, holder=self._holder
+        )
         found = await self.post.room.claim([self.post.name], claim, wait)
         if busy and not found:
             await asyncio.sleep(min(poll, 1.0))
@@ -253,14 +253,13 @@ class Reception:
             await self.post.box.heartbeat()
         except UnknownAgent:  # the mail folder was emptied by another program
             await self._register()
-        await self._gateways.stay()
+        await self._place.stay()
 
     async def _check_deadlines(self) -> None:
         core = self.post.core
         await self.post.room.run(tasks.report_overdue, core, core.now().wall)
         if time.monotonic() - self._looked_at >= BETWEEN_LOOKS:
             self._looked_at = time.monotonic()
-            await self._attempt("check letters left to other gateways", self._gateways.look_again())
             for task in await settlement.unanswered(self.post):
                 await self._attempt(
                     "fail a task whose question was not answered", settlement.fail_unanswered(self.post, task)
@@ -334,9 +333,6 @@ class Reception:
             return
         found = Found(work.message, work.delivery)
         intent = await post.room.run(classify, post.mailbox, found, post.config)
-        if await self._gateways.leave_if_elsewhere(work, intent):
-            self._log.info("mailbox: {} is left to the gateway that holds its session", work.id)
-            return
         if intent.origin is not None and intent.task is None:
             await post.room.run(intents.mark_answered, post.core, post.name, work.message)
         if intent.action == "done":

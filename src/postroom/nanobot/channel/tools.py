@@ -13,10 +13,9 @@ from msgspec.structs import replace
 from nanobot.agent.tools.base import Tool
 from nanobot.agent.tools.context import current_request_context
 from nanobot.config.loader import load_config
-from nanobot.config.paths import get_data_dir
 
 from ...errors import PostroomError
-from . import bus, gateways, outbound, toolbox
+from . import bus, outbound, toolbox
 from . import config as channel_config
 from .config import OWN_CHANNEL
 from .gateways import is_reached
@@ -69,8 +68,7 @@ class MailTool(Tool):  # type: ignore[misc] # nanobot is installed elsewhere, an
     async def execute(self, **arguments: Any) -> str:
         try:
             config, workspace, sections = await asyncio.to_thread(_config)
-            home = await asyncio.to_thread(gateways.home_at, get_data_dir())
-            post = await shared(config, workspace, home)
+            post = await shared(config, workspace)
         except PostroomError as error:
             return f"Error: {error}"
         caller = outbound.caller_from(current_request_context())
