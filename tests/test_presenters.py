@@ -9,7 +9,6 @@ many lines as for a harmless letter.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import unicodedata
@@ -27,14 +26,12 @@ from postroom.cli import alerts, views
 from postroom.cli.alerts import plain_ring
 from postroom.cli.answer import Screen
 from postroom.core import presentation
-from postroom.formats.plain import plain
 from postroom.hosts import claude, codex, desktop, gemini
 from postroom.hosts import text as hosts_text
 from postroom.hosts.events import PROMPT, START
 from postroom.hosts.sessions import Session
-from postroom.mcp.prompts import PROMPTS
-from postroom.mcp.tools import Caller
-from postroom.mcp.tools import message as tool_message
+from postroom.mcp import prompts
+from postroom.mcp.tools import record
 from postroom.model.alert import AlertLetter, Rung
 from postroom.model.message import Message, Recipient
 from postroom.model.task import Standing, TaskState
@@ -227,29 +224,6 @@ def texts_in(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
-def prompt(name: str, **said_by_user: str) -> Callable[[Hostile], str]:
-    def shown(message: Hostile) -> str:
-        record = plain(letter(message)) | {"proven": False}
-
-        async def call(verb: str, _said: dict[str, Any]) -> Any:
-            found = {
-                "digest": {"text": digest(message)},
-                "trace": {"letter": record},
-                "thread": {"letters": [record]},
-            }
-            return found[verb]
-
-        # The names of agents were checked when the letter was accepted.
-        record["sender"] = "ann"
-
-        async def made() -> str:
-            return await PROMPTS[name].make(Caller(call, usual="bob"), said_by_user)
-
-        return asyncio.run(made())
-
-    return shown
-
-
 def digest(message: Hostile) -> str:
     return presentation.digest([letter(message)], NONCE, budget=20_000, longest=4000, total=1)
 
@@ -269,9 +243,9 @@ PRESENTERS: dict[str, Callable[[Hostile], str]] = {
     "Claude Code, resumed": hook(claude, START, "resume"),
     "Codex": hook(codex, PROMPT),
     "Gemini CLI": hook(gemini, PROMPT),
-    "MCP prompt triage": prompt("triage"),
-    "MCP prompt reply": prompt("reply", message="m-1"),
-    "MCP prompt handoff": prompt("handoff", to="eve", thread="m-0"),
+    "MCP prompt triage": lambda message: prompts.triage_text("bob", digest(message)),
+    "MCP prompt reply": lambda message: prompts.reply_text("bob", channel_letter(message)),
+    "MCP prompt handoff": lambda message: prompts.handoff_text("bob", "eve", [channel_letter(message)]),
     "nanobot, mail": lambda m: channel_text.work(channel_letter(m), m.body, NONCE, answered=True, task=None),
     "nanobot, task": lambda message: channel_text.work(
         channel_letter(message), message.body, NONCE, answered=True, task=task(message)),
@@ -367,8 +341,8 @@ def test_a_heading_in_the_plain_layout_of_the_design_is_not_broken(message: Host
 @given(LETTERS)
 @example(ATTACKS[0])
 def test_a_tool_answers_with_one_line_of_json_that_says_what_was_written(message: Hostile) -> None:
-    mail = pytest.importorskip("postroom.mcp.mail", reason="needs the extra postroom[mcp]")
-    result = tool_message(plain(letter(message)))
+    mail = pytest.importorskip("postroom.mcp.handlers", reason="needs the extra postroom[mcp]")
+    result = record(letter(message))
     text = mail._text(result).text
     assert result == json.loads(text)
     assert 1 == len(text.splitlines()) and text.isprintable()

@@ -82,7 +82,11 @@ the socket or HTTP, with a token.
   token nobody reaches another's inbox, whatever the arguments say.
 - `check_inbox` marks exactly what it returns as read. Reading is not acknowledging: until it is settled with `ack`, a message
   can be claimed. An agent nobody knows is registered when it looks at its inbox.
-- `wait_for_mail` ends after 50 seconds at most, below the limits of hosts. With the cursor of the last call nothing is
+- To ask another agent, or the person (`human`), is one call: `send_message` with `timeout` waits for the answer, returns it as
+  `answer` and settles it. Where it is null, nobody has answered yet: `wait_for_mail` with the `thread` that was returned gets
+  the answer later; so does the same call with the same `key`, which sends nothing again. A question that nobody takes is the
+  error `Undeliverable`, with the reason.
+- No tool waits longer than 50 seconds, below the limits of hosts. With the cursor of the last `wait_for_mail` nothing is
   missed.
 - What goes wrong is a tool error: JSON with `error`, `field`, `hint`, `name`, `code`, `retryable` (does the same again later
   help?), `keys` (with which to send again) and `retry_after` (seconds to wait, where that is known).
@@ -109,20 +113,20 @@ break with the next release: it is not done. What is wrong with the arguments or
 
 
 def page() -> str:
-    tools = ["## Tools", ""] + [line for tool in TOOLS.values() for line in _tool(tool)]
-    about = (
+    tools = ["## Tools", ""] + [line for name, tool in TOOLS.items() for line in _tool(name, tool)]
+    introduction = (
         "JSON, read without marking anything. Changes are told by `resources/subscribe` in 2025-11-25 and by"
         "\n`subscriptions/listen` in 2026-07-28. A notification is a hint to read again; a burst of mail may be told once."
     )
-    resources = ["## Resources", "", about, "", "| URI | |", "|---|---|"]
+    resources = ["## Resources", "", introduction, "", "| URI | |", "|---|---|"]
     resources += [f"| `{row.uri}` | {row.about} |" for row in TEMPLATES]
     prompts = ["", "## Prompts", "", "Hosts show them as commands. Names of agents are completed.", ""]
-    for row in PROMPTS.values():
-        prompts += [f"### {row.name}", "", row.about, "", *_args(row.args), ""]
+    for name, prompt in PROMPTS.items():
+        prompts += [f"### {name}", "", about(prompt), "", *_args(arguments(prompt)), ""]
     return "\n".join([HEAD, *tools, *resources, *prompts, TAIL])
 
 
-def _tool(tool: type[Tool]) -> list[str]:
+def _tool(name: str, tool: type[Tool]) -> list[str]:
     marks = [
         ("only reads", tool.reads_only),
         ("may end something", tool.destroys),
@@ -131,7 +135,7 @@ def _tool(tool: type[Tool]) -> list[str]:
     text = ", ".join(mark for mark, is_so in marks if is_so)
     answer = ", ".join(f"`{name}`" for name in tool.answer)
     lines = [
-        f"### {tool.declaration().name}",
+        f"### {name}",
         "",
         about(tool),
         "",

@@ -6,7 +6,7 @@ import base64
 import json
 import struct
 import zlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -15,7 +15,8 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 
-from postroom.mcp.mail import Changed, Provider, Watch
+from postroom.mcp.handlers import Handlers, completion
+from postroom.mcp.resources import Changed, Watch
 from tests.conformance import asking
 
 Ctx = ServerRequestContext[Any, Any]
@@ -152,12 +153,13 @@ PROMPTS = {
 }
 
 
-class Fixtures(Provider):
-    """The provider."""
+class Fixtures(Handlers):
+    """The handlers of mail, and before them those of the fixtures."""
 
-    def tools(self) -> Sequence[types.Tool]:
+    async def list_tools(self, ctx: Ctx, params: Any) -> types.ListToolsResult:
+        mail = await super().list_tools(ctx, params)
         rich = types.Tool(name=RICH, description="Fixture: a rich schema", input_schema=RICH_SCHEMA)
-        return [rich] + [
+        own = [
             types.Tool(
                 name=name,
                 description=f"Fixture: {name}",
@@ -169,29 +171,33 @@ class Fixtures(Provider):
             )
             for name in TOOLS
         ]
+        return types.ListToolsResult(tools=[*mail.tools, rich, *own])
 
-    async def call_tool(self, ctx: Ctx, params: types.CallToolRequestParams) -> Answer | None:
+    async def call_tool(self, ctx: Ctx, params: types.CallToolRequestParams) -> Answer:
         run = TOOLS.get(params.name)
-        return None if run is None else await run(ctx, params)
+        return await (super().call_tool(ctx, params) if run is None else run(ctx, params))
 
-    async def resources(self, _ctx: Ctx) -> Sequence[types.Resource]:
+    async def list_resources(self, ctx: Ctx, params: Any) -> types.ListResourcesResult:
+        mail = await super().list_resources(ctx, params)
         rows = (
             ("test://static-text", "text/plain"),
             ("test://static-binary", "image/png"),
             (WATCHED, "text/plain"),
         )
-        return [
+        own = [
             types.Resource(uri=uri, name=uri, description=f"Fixture: {uri}", mime_type=mime) for uri, mime in rows
         ]
+        return types.ListResourcesResult(resources=[*mail.resources, *own])
 
-    def templates(self) -> Sequence[types.ResourceTemplate]:
-        return [
-            types.ResourceTemplate(
-                uri_template=DATA, name="template", description="Fixture", mime_type="application/json"
-            )
-        ]
+    async def list_templates(self, ctx: Ctx, params: Any) -> types.ListResourceTemplatesResult:
+        mail = await super().list_templates(ctx, params)
+        own = types.ResourceTemplate(
+            uri_template=DATA, name="template", description="Fixture", mime_type="application/json"
+        )
+        return types.ListResourceTemplatesResult(resource_templates=[*mail.resource_templates, own])
 
-    async def read(self, _ctx: Ctx, uri: str) -> types.ReadResourceResult | None:
+    async def read(self, ctx: Ctx, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        uri = str(params.uri)
         before, after = DATA.split("{id}")
         if uri == "test://static-binary":
             blob = base64.b64encode(PIXEL).decode()
@@ -205,19 +211,20 @@ class Fixtures(Provider):
             )
         texts = {"test://static-text": "This is the content of the static text resource.", WATCHED: "Watched."}
         if uri not in texts:
-            return None
+            return await super().read(ctx, params)
         return types.ReadResourceResult(
             contents=[types.TextResourceContents(uri=uri, mime_type="text/plain", text=texts[uri])]
         )
 
-    async def watch(self, _ctx: Ctx, uri: str) -> Watch | None:
+    async def watch(self, ctx: Ctx, uri: str) -> Watch | None:
         async def nothing_changes(_changed: Changed) -> None:
             await anyio.sleep_forever()
 
-        return nothing_changes if uri == WATCHED else None
+        return nothing_changes if uri == WATCHED else await super().watch(ctx, uri)
 
-    def prompts(self) -> Sequence[types.Prompt]:
-        return [
+    async def list_prompts(self, ctx: Ctx, params: Any) -> types.ListPromptsResult:
+        mail = await super().list_prompts(ctx, params)
+        own = [
             types.Prompt(
                 name=name,
                 description=f"Fixture: {name}",
@@ -225,24 +232,28 @@ class Fixtures(Provider):
             )
             for name, args in PROMPTS.items()
         ]
+        return types.ListPromptsResult(prompts=[*mail.prompts, *own])
 
     async def prompt(
-        self, _ctx: Ctx, params: types.GetPromptRequestParams
-    ) -> types.GetPromptResult | types.InputRequiredResult | None:
+        self, ctx: Ctx, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult | types.InputRequiredResult:
         if params.name == asking.PROMPT:
             return asking.prompt(params)
         messages = prompt_messages(params.name, params.arguments or {})
-        return None if messages is None else types.GetPromptResult(messages=messages)
+        return await super().prompt(ctx, params) if messages is None else types.GetPromptResult(messages=messages)
 
-    async def complete(self, _ctx: Ctx, params: types.CompleteRequestParams) -> Sequence[str] | None:
-        known = isinstance(params.ref, types.PromptReference) and params.ref.name in PROMPTS
-        return [w for w in ("paris", "park", "party") if w.startswith(params.argument.value)] if known else None
+    async def complete(self, ctx: Ctx, params: types.CompleteRequestParams) -> types.CompleteResult:
+        if not (isinstance(params.ref, types.PromptReference) and params.ref.name in PROMPTS):
+            return await super().complete(ctx, params)
+        return completion([w for w in ("paris", "park", "party") if w.startswith(params.argument.value)])
 
-    def join(self, server: Server[Any]) -> None:
+    def server(self, version: str) -> Server[Any]:
+        server: Server[Any] = super().server(version)
         server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, _set_level)
         server.middleware.append(
             RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience="fixtures")
         )
+        return server
 
 
 async def _set_level(_ctx: Ctx, _params: types.SetLevelRequestParams) -> types.EmptyResult:

@@ -19,7 +19,7 @@ from tests.conformance.fixtures import Fixtures
 async def main() -> None:
     with postroom.open("memory:") as room, socket.create_server(("127.0.0.1", 0)) as listening:
         executor = Executor(room.core)
-        app = asgi(executor, "0", agent="tester", providers=[Fixtures()])
+        app = asgi(executor, "0", agent="tester", handlers=Fixtures)
 
         async def known(scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] == "http":

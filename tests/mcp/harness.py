@@ -13,8 +13,8 @@ import pytest
 
 import postroom
 from postroom.core.authorize import agent_principal
-from postroom.mcp.server import build
-from postroom.mcp.tools import Caller
+from postroom.mcp.caller import Caller
+from postroom.mcp.handlers import Handlers
 from postroom.server.executor import Executor
 
 pytest.importorskip("mcp_types", reason="needs the extra postroom[mcp]")
@@ -50,7 +50,7 @@ class Harness:
         principal = agent_principal(token) if token else self.room.principal
         scope = more.pop("scope", None)
         caller = Caller(partial(self.executor.call, principal), agent=principal.agent, usual=usual, scope=scope)
-        async with Client(build(lambda _ctx: caller, "0"), mode=mode, **more) as client:
+        async with Client(Handlers(lambda _ctx: caller).server("0"), mode=mode, **more) as client:
             yield client
 
 

@@ -12,8 +12,8 @@ import pytest
 from mcp import Client, MCPError
 from postroom.errors import StoreBusy
 from postroom.mcp import resources
-from postroom.mcp.resources import MAX_WATCHES
-from postroom.mcp.tools import Caller
+from postroom.mcp.caller import Caller
+from postroom.mcp.watches import MAX_WATCHES
 from tests.mcp.harness import MODES, Harness, ask, played
 
 # The older revision is served for as long as hosts speak it.
@@ -121,7 +121,7 @@ def test_watching_goes_on_after_a_time_of_trouble(monkeypatch: pytest.MonkeyPatc
         async def changed() -> None:
             result.set()
 
-        watch = await resources.watch_target(Caller(call, usual="bob"), resources.Target("inbox", "bob"))
+        watch = await resources.watch_resource(Caller(call, usual="bob"), "inbox://bob")
         watching = asyncio.ensure_future(watch(changed))
         harness.room.mailbox("ann").send("bob", "new")
         await result.wait()

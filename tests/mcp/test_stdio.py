@@ -86,12 +86,12 @@ def test_nothing_but_json_rpc_is_on_standard_output(env: dict[str, str]) -> None
     noise = (
         "import sys, warnings, os, atexit\n"
         "import postroom.mcp.tools as tools\n"
-        "kept = tools.messages\n"
+        "kept = tools.counted\n"
         "def loud(*a, **k):\n"
         "    print('stray print'); warnings.warn('stray warning'); os.write(1, b'stray write\\n')\n"
         "    os.system('echo stray child')\n"
         "    return kept(*a, **k)\n"
-        "tools.messages = loud\n"
+        "tools.counted = loud\n"
         "atexit.register(print, 'stray end')\n"
     )
     call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "check_inbox", "arguments": {}}}

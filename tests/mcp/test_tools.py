@@ -212,6 +212,53 @@ def test_the_answer_to_a_letter_is_waited_for_by_its_thread() -> None:
     played(story)
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("asked", ["bob", "human"])
+def test_one_call_asks_an_agent_or_the_person_and_returns_the_answer(mode: str, asked: str) -> None:
+    async def story(harness: Harness) -> None:
+        async with harness.client("ann", mode=mode) as ann:
+            asking = asyncio.create_task(ask(ann, "send_message", to=asked, body="Shall I?", timeout=20))
+            box = harness.room.mailbox(asked)
+            (request,) = await asyncio.to_thread(lambda: [box.wait(timeout=20)])
+            assert request is not None and ("request", "Shall I?") == (request.kind, request.text)
+            request.reply("Yes.")
+            told = await asking
+            assert request.id == told["messageId"]
+            assert (asked, "Yes.") == (told["answer"]["from"], told["answer"]["content"]["text"])
+            assert 0 == (await ask(ann, "check_inbox"))["count"]  # the answer is settled
+
+    played(story)
+
+
+def test_an_answer_that_comes_late_is_waited_for_by_its_thread() -> None:
+    async def story(harness: Harness) -> None:
+        async with harness.client("ann") as ann:
+            params = {"to": "human", "body": "Shall I?", "key": "k-1"}
+            told = await ask(ann, "send_message", timeout=0.05, **params)
+            assert told["answer"] is None
+            again = await ask(ann, "send_message", timeout=0.05, **params)  # it waits on, and asks nothing anew
+            assert (told["messageId"], None) == (again["messageId"], again["answer"])
+            (request,) = harness.room.mailbox("human").check()
+            request.reply("Yes.")
+            late = await ask(ann, "wait_for_mail", thread=told["thread"], timeout=5)
+            assert "Yes." == late["message"]["content"]["text"]
+
+    played(story)
+
+
+def test_a_question_that_nobody_takes_is_an_error() -> None:
+    async def story(harness: Harness) -> None:
+        async with harness.client("ann") as ann, harness.client("bob") as bob:
+            asking = asyncio.create_task(refused(ann, "send_message", to="bob", body="Shall I?", timeout=20))
+            (request,) = (await ask(bob, "claim", timeout=20))["messages"]
+            how = {"outcome": "rejected", "reason": "not mine", "token": request["token"]}
+            await ask(bob, "ack", messageIds=request["id"], **how)
+            error = await asking
+            assert "Undeliverable" == error["name"] and "not mine" in error["error"]
+
+    played(story)
+
+
 def test_threads_are_read_by_their_tag() -> None:
     async def story(harness: Harness) -> None:
         async with harness.client("ann") as ann:

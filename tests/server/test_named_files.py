@@ -11,7 +11,6 @@ import base64
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,7 @@ from postroom.core import compose, tokens
 from postroom.core.authorize import OWNER, SOCKET
 from postroom.core.verb import Verb, parameters, perform
 from postroom.map.table import MAP
-from postroom.mcp.tools import TOOLS, arguments, read_call
-from postroom.mcp.tools import Caller as ToolCaller
+from postroom.mcp.tools import PREFIX, TOOLS, arguments
 from postroom.server.broker import Broker
 from postroom.server.callers import PrincipalCalls
 from postroom.server.describe import kind_of
@@ -130,8 +128,8 @@ def test_no_tool_opens_a_path(name: str) -> None:
         executor = Executor(room.core)
         broker = Broker(executor)
         try:
-            caller = ToolCaller(partial(PrincipalCalls(executor, broker).call, OWNER), usual="alice")
-            return await read_call(TOOLS[name], params).call(caller)
+            calls = PrincipalCalls(executor, broker)
+            return await calls.call(OWNER, PREFIX + name, {**params, "me": "alice"})
         except PostroomError as refused:
             return str(refused)
         finally:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -23,8 +22,7 @@ from postroom.core.conversations import Guest, OpenConversation
 from postroom.core.verb import Verb, from_params, parameters, perform
 from postroom.formats.map import FEDERATION
 from postroom.map.table import MAP
-from postroom.mcp.tools import TOOLS, arguments, read_call
-from postroom.mcp.tools import Caller as ToolCaller
+from postroom.mcp.tools import PREFIX, TOOLS, arguments
 from postroom.model.alert import Rung
 from postroom.model.codec import encode
 from postroom.model.query import Query
@@ -562,9 +560,7 @@ def tool_outcome(name: str, who: Callable[[Room], Principal]) -> str:
         executor = Executor(room.core)
         broker = Broker(executor)
         try:
-            verbs = partial(PrincipalCalls(executor, broker).call, principal)
-            caller = ToolCaller(verbs, agent=principal.agent)
-            await read_call(TOOLS[name], params).call(caller)
+            await PrincipalCalls(executor, broker).call(principal, PREFIX + name, params)
         finally:
             broker.close()
             await executor.close()

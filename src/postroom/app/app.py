@@ -34,6 +34,7 @@ from ..errors import Invalid, NameTaken, PostroomError
 from ..hosts.inbox_files import InboxFileWriter
 from ..hosts.webhooks import WebhookService
 from ..map.server import MapServer
+from ..mcp import prompts, resources  # noqa: F401 - their verbs are what an MCP server on the socket asks for
 from ..model.codec import encode
 from ..room import open as open_room
 from ..server.broker import Broker

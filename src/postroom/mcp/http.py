@@ -25,8 +25,8 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from ..formats.errors import INVALID_REQUEST
 from ..model.codec import encode
 from ..server.protocol import failure
-from .server import build
-from .tools import Caller
+from .caller import Caller
+from .handlers import Handlers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
     from ..core.authorize import Principal
-    from .mail import Provider
 
 
 MAX_SESSIONS_EACH = 100  # of one caller
@@ -125,7 +124,7 @@ def asgi(
     origins: Sequence[str] = LOOPBACK_ORIGINS,
     agent: str | None = None,
     scope: str | None = None,
-    providers: Sequence[Provider] = (),
+    handlers: type[Handlers] = Handlers,
 ) -> App:
     """Return the app, which serves while its `running()` is entered. `agent` is the default agent of calls."""
 
@@ -136,7 +135,7 @@ def asgi(
         return Caller(call, agent=principal.agent, usual=agent, scope=scope, gone=request[GONE])
 
     manager = StreamableHTTPSessionManager(
-        build(caller_of, version, *providers),
+        handlers(caller_of).server(version),
         security_settings=TransportSecuritySettings(allowed_hosts=list(hosts), allowed_origins=list(origins)),
         session_idle_timeout=IDLE_SECONDS,
         max_sessions=MAX_SESSIONS,

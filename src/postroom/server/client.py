@@ -62,8 +62,10 @@ class SocketClient:
 
     def _lines(self, name: str, params: Mapping[str, Any]) -> bytes:
         login = encode({"action": "authenticate", "token": self._token}) + b"\n" if self._token else b""
-        if own_verb(name) is not None:  # in JSON-RPC: agent-inbox's actions of the same name return less
-            request: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": PREFIX + name, "params": dict(params)}
+        # In JSON-RPC: agent-inbox's actions of the same name return less.
+        method = PREFIX + name if own_verb(name) is not None else name
+        if "/" in method:
+            request: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": method, "params": dict(params)}
         else:
             request = {"action": name, **params}
         return login + encode(request) + b"\n"

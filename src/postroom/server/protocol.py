@@ -148,6 +148,7 @@ def notification(method: str, params: dict[str, Any]) -> dict[str, Any]:
 load_verbs()
 PREFIX = "mail/"
 ALIASES = {"mail/inbox": "check"}  # what agent-inbox's README calls it
+ADDED: dict[str, type[Verb]] = {}  # by rooms above this one, each with a prefix of its own, such as `tools/`
 
 
 def wire_verbs() -> dict[str, type[Verb]]:
@@ -163,7 +164,7 @@ def own_verb(name: str) -> type[Verb] | None:
 
 def find_verb(name: str) -> type[Verb]:
     """Return a verb by its name inside the server: one of ours, else an action of agent-inbox."""
-    found = own_verb(name) or ACTIONS.get(name) or MAIL.get(name)
+    found = own_verb(name) or ACTIONS.get(name) or MAIL.get(name) or ADDED.get(name)
     if found is None:
         raise NoSuchMethod(f"Method not found: {name}", field="method")
     return found
@@ -181,7 +182,7 @@ def find_action(name: str) -> type[Verb]:
 def find_rpc_method(name: str) -> type[Verb]:
     """Return a verb by its name in JSON-RPC."""
     bare = ALIASES.get(name) or name.removeprefix(PREFIX)
-    found = MAIL.get(name) or SESSION.get(name) or (own_verb(bare) if bare != name else None)
+    found = MAIL.get(name) or SESSION.get(name) or ADDED.get(name) or (own_verb(bare) if bare != name else None)
     if found is None:
         known = (*MAIL, *SESSION, *(PREFIX + verb for verb in wire_verbs()))
         raise NoSuchMethod(f"Method not found: {name}", field="method", hint=similar(name, known))
