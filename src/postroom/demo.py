@@ -10,7 +10,6 @@ import argparse
 import json
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -27,6 +26,7 @@ from .settings import default_room
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from .letter import Letter, Work
     from .mailbox import Mailbox
 
 
@@ -50,77 +50,75 @@ def say(who: str, what: str) -> None:
     print(f"{name}  {what}", flush=True)
 
 
+def hear(me: Mailbox, who: str, where: str = "", after: str = "") -> Letter:
+    """Wait for a letter, say what it says, and acknowledge it."""
+    letter = me.wait(PATIENCE)
+    if letter is None:
+        raise SystemExit(f"{who} got no letter")
+    say(who, f"{where}← {letter.sender}: “{letter.text}”{after}")
+    letter.ack()
+    return letter
+
+
+def serve_one(me: Mailbox, handler: Callable[[Work], str | None], kinds: tuple[str, ...] = ()) -> None:
+    """Serve one letter: it is acknowledged when the handler returns, with the answer in the same commit."""
+
+    def handle(work: Work) -> str | None:
+        me.stop()
+        return handler(work)
+
+    me.serve(handle, timeout=PATIENCE, kinds=kinds)
+
+
 # -- the agents
 
 
 def planner(me: Mailbox) -> None:
-    say("planner", "→ coder: “Sort ten million rows, keep equal rows in order.” (high priority)")
-    request = me.send(
-        "coder",
-        "Sort ten million rows, keep equal rows in order.",
-        subject="Sorting",
-        priority="high",
-        kind="request",
-    )
-    answer = me.wait(PATIENCE)
-    if answer is not None:
-        say("planner", f"← {answer.sender}: “{answer.text}”")
-        same = "the same" if answer.thread == request.id else "another"
-        say("planner", f"  the answer came back in {same} thread, as {answer.subject!r}")
-        answer.ack()
-    done = me.wait(PATIENCE)
-    if done is not None:
-        say("planner", f"← {done.sender}: “{done.text}” (to everyone)")
-        done.ack()
+    request = "Sort ten million rows, keep equal rows in order."
+    say("planner", f"→ coder: “{request}” (high priority)")
+    answer = me.ask("coder", request, subject="Sorting", priority="high", timeout=PATIENCE)
+    say("planner", f"← {answer.sender}: “{answer.text}”")
+    same = "the same" if answer.thread == answer.message.in_reply_to else "another"
+    say("planner", f"  the answer came back in {same} thread, as {answer.subject!r}")
+    hear(me, "planner", after=" (to everyone)")
 
 
 def coder(me: Mailbox) -> None:
-    work = me.claim(timeout=PATIENCE, kinds="request")
-    if work is None:
-        return
-    with work:
+    def sort(work: Work) -> str:
         say("coder", f"claims “{work.subject}”: nobody else gets it for a minute")
         say("coder", "→ researcher: “Which sort is stable?”")
-        question = me.send("researcher", "Which sort is stable?", subject="A question")
-        fact = me.wait(PATIENCE)
-        if fact is not None:
-            say("coder", f"← {fact.sender}: “{fact.text}” (answers {question.id[-6:]})")
-            fact.ack()
-        work.ack_and_reply("Done, with a merge sort.")
+        fact = me.ask("researcher", "Which sort is stable?", subject="A question", timeout=PATIENCE)
+        say("coder", f"← {fact.sender}: “{fact.text}”")
         say("coder", "acknowledges and answers the planner, in one commit")
+        return "Done, with a merge sort."
+
+    serve_one(me, sort, kinds=("request",))
     say("coder", "⇒ reviewer: hands the work over, with its whole context")
-    me.handoff(
-        "reviewer",
-        postroom.Handoff(
-            work_completed="Merge sort written and measured.",
-            files_created=("sort.py", "test_sort.py"),
-            current_state="All tests pass.",
-            next_steps=("Review sort.py", "Merge it"),
-        ),
-        subject="Review the sort",
+    work = postroom.Handoff(
+        work_completed="Merge sort written and measured.",
+        files_created=("sort.py", "test_sort.py"),
+        current_state="All tests pass.",
+        next_steps=("Review sort.py", "Merge it"),
     )
-    news = me.wait(PATIENCE)
-    if news is not None:
-        news.ack()
+    me.handoff("reviewer", work, subject="Review the sort")
 
 
 def researcher(me: Mailbox) -> None:
-    letter = me.wait(PATIENCE)
-    if letter is not None:
-        say("researcher", f"← {letter.sender}: “{letter.text}”")
-        letter.reply("Merge sort is stable.")
-        letter.ack()
+    def answer(question: Work) -> str:
+        say("researcher", f"← {question.sender}: “{question.text}”")
+        return "Merge sort is stable."
+
+    serve_one(me, answer)
 
 
 def reviewer(me: Mailbox) -> None:
-    work = me.claim(timeout=PATIENCE, kinds="handoff")
-    if work is None:
-        return
-    with work:
+    def take_over(work: Work) -> None:
         context = work.message.context or {}
         say("reviewer", f"takes over from {work.sender}: {context['work_completed']}")
         for step in context["next_steps"]:
             say("reviewer", f"  next: {step}")
+
+    serve_one(me, take_over, kinds=("handoff",))
     say("reviewer", f"⇒ everyone in {TEAM!r}: “The sort is merged.”")
     me.broadcast(TEAM, "The sort is merged.", subject="Merged")
 
@@ -134,10 +132,10 @@ def worker(me: Mailbox) -> None:
 
 
 def successor(me: Mailbox) -> None:
-    work = me.claim(timeout=PATIENCE)
-    if work is not None:
-        with work:
-            say("worker", f"a new one gets “{work.text}” (try {work.delivery.attempts + 1}) and finishes it")
+    def finish(work: Work) -> None:
+        say("worker", f"a new one gets “{work.text}” (try {work.delivery.attempts + 1}) and finishes it")
+
+    serve_one(me, finish)
 
 
 def polecat(me: Mailbox) -> None:
@@ -146,30 +144,17 @@ def polecat(me: Mailbox) -> None:
 
 
 def bot(me: Mailbox) -> None:
-    letter = me.wait(PATIENCE)
-    if letter is not None:
-        say("researcher", f"(nanobot's mail folder) ← {letter.sender}: “{letter.text}”")
-        me.send("planner@moon", "Merge sort is stable.", subject="The answer")
-        letter.ack()
+    hear(me, "researcher", "(nanobot's mail folder) ")
+    me.send("planner@moon", "Merge sort is stable.", subject="The answer")
 
 
 def on_the_moon(me: Mailbox) -> None:
-    letter = me.wait(PATIENCE)
-    if letter is not None:
-        say("planner", f"(another Postroom, “moon”) ← {letter.sender}: “{letter.text}”")
-        letter.ack()
+    hear(me, "planner", "(another Postroom, “moon”) ")
 
 
 AGENTS: dict[str, Callable[[Mailbox], None]] = {
-    "planner": planner,
-    "coder": coder,
-    "researcher": researcher,
-    "reviewer": reviewer,
-    "worker": worker,
-    "successor": successor,
-    "polecat": polecat,
-    "bot": bot,
-    "on_the_moon": on_the_moon,
+    agent.__name__: agent
+    for agent in (planner, coder, researcher, reviewer, worker, successor, polecat, bot, on_the_moon)
 }
 
 
@@ -203,13 +188,11 @@ def dead_letter_scene(room: postroom.Room) -> None:
     """Show that the sender gets a notice when a letter is rejected."""
     print("\nA letter nobody can handle is not lost either:\n")
     room.mailbox("planner").send("worker", "divide by zero", subject="Impossible")
-    letter = room.mailbox("worker").wait(1)
+    letter = room.mailbox("worker").claim(timeout=1)
     if letter is not None:
         letter.reject("cannot be done")
         say("worker", f"rejects {letter.subject!r}")
-    notice = room.mailbox("planner").wait(1)
-    if notice is not None:
-        say("planner", f"← {notice.sender}: “{notice.text}”")
+    hear(room.mailbox("planner"), "planner")
 
 
 def worlds_scene(room: postroom.Room) -> None:
@@ -244,61 +227,39 @@ def _link(stack: ExitStack, places: Mapping[str, str]) -> None:
     say("postroom", "postroom peers add moon; and there: postroom peers add home --url ws://127.0.0.1:…")
     token = _run(places, "home", "peers", "add", "moon")["token"]
     sockets = stack.enter_context(TemporaryDirectory(prefix="postroom-"))  # a socket's path must be short
-    port = _serve_home(stack, places, sockets)
-    more = ["--url", f"ws://127.0.0.1:{port}/map", "--relays-for", "chipset", "--relays-for", "nanobot"]
+    home = _serve(stack, places, sockets, "home", "127.0.0.1:0")
+    while not all(_run(places, name, "peers")["peers"] for name in ("chipset", "nanobot")):
+        time.sleep(0.05)  # until the folders are mounted
+    more = ["--url", home.replace("http", "ws", 1) + "/map", "--relays-for", "chipset", "--relays-for", "nanobot"]
     _run(places, "moon", "peers", "add", "home", *more, "--token-file", "-", text=token)
-    stack.callback(_stop, _start_server(places, sockets, "moon", "off"))
+    _serve(stack, places, sockets, "moon", "off")
 
 
-def _serve_home(stack: ExitStack, places: Mapping[str, str], sockets: str) -> int:
-    """Serve home and return its port, once the folders are mounted; try again where the port was taken."""
-    for _ in range(5):
-        port = _free_port()
-        server = _start_server(places, sockets, "home", f"127.0.0.1:{port}")
-        while server.poll() is None:
-            if all(_run(places, name, "peers", "list")["peers"] for name in ("chipset", "nanobot")):
-                stack.callback(_stop, server)
-                return port
-            time.sleep(0.05)
-    raise SystemExit("the post room of the demo did not start")
+def _command(places: Mapping[str, str], name: str, *words: str) -> list[str]:
+    room = ["--room", places[name], "--set", f"system={name}", "--json"]
+    return [sys.executable, "-m", "postroom", *words, *room]
 
 
 def _run(places: Mapping[str, str], name: str, *words: str, text: str = "") -> dict[str, Any]:
     """Run a command in one of the rooms and return its answer."""
-    command = [
-        sys.executable,
-        "-m",
-        "postroom",
-        *words,
-        "--room",
-        places[name],
-        "--set",
-        f"system={name}",
-        "--json",
-    ]
-    done = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
+    done = subprocess.run(_command(places, name, *words), input=text.encode(), capture_output=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr.decode())
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 
 
-def _start_server(places: Mapping[str, str], sockets: str, name: str, http: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "postroom", "serve", "--room", places[name], "--http", http]
-    command += ["--socket", f"{sockets}/{name}.sock", "--set", f"system={name}"]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def _free_port() -> int:
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        port: int = place.getsockname()[1]
-        return port
-
-
-def _stop(server: subprocess.Popen[bytes]) -> None:
-    server.terminate()
-    server.wait()
+def _serve(stack: ExitStack, places: Mapping[str, str], sockets: str, name: str, http: str) -> str:
+    """Serve one of the rooms until the scene is over; return its HTTP address once it listens."""
+    words = ["serve", "--http", http, "--socket", f"{sockets}/{name}.sock"]
+    server = stack.enter_context(
+        subprocess.Popen(_command(places, name, *words), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    )
+    stack.callback(server.terminate)
+    first = server.stdout.readline() if server.stdout else b""
+    if not first:
+        raise SystemExit("the post room of the demo did not start")
+    return str(json.loads(first)["http"])
 
 
 def start(room: postroom.Room, agent: str, mailbox: str | None = None) -> subprocess.Popen[bytes]:
