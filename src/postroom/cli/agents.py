@@ -12,12 +12,13 @@ from ..model.codec import to_plain
 from ..model.task import ACTIVE
 from . import views
 from .answer import Answer
-from .command import Option, command
+from .command import Option, command, declare
 from .context import note
 from .errors import Usage
 from .options import LIMIT
 
 if TYPE_CHECKING:
+    from ..core.agents import OneAgent
     from ..model.agent import Agent
     from .context import Context
 
@@ -52,15 +53,20 @@ def run_agents(context: Context) -> Answer:
     return Answer(context.name, data, views.agents)
 
 
-@command(
+def _shape(context: Context, found: OneAgent) -> dict[str, Any]:
+    return {"agent": _plain(context, found.agent)}
+
+
+declare(
     "agents show",
-    Option("NAME", help="the agent's name", required=True, complete="agents"),
+    Option("NAME", help="the agent's name", required=True, complete="agents", field="name"),
+    verb="agents.GetAgent",
+    places=("name",),
+    shape=_shape,
+    view=views.agent,
     examples=(("postroom agents show coder", "one of them"),),
-    json="agent",
     looks=True,
 )
-def run_agents_show(context: Context) -> Answer:
-    return _answer(context, context.room.agent(context.get("name")))
 
 
 @command(
@@ -134,20 +140,18 @@ def run_heartbeat(context: Context) -> Answer:
             raise Usage("says the opposite of --task", field="--no-tasks")
         tasks = []
     options = context.passed_options("poll_interval")
-    return _answer(
-        context, context.mailbox.heartbeat(current_tasks=tasks, active=bool(context.get("active")), **options)
-    )
+    agent = context.mailbox.heartbeat(current_tasks=tasks, active=bool(context.get("active")), **options)
+    return Answer(context.name, {"agent": _plain(context, agent)}, views.agent)
 
 
-@command(
+declare(
     "leave",
-    Option("--dormant", help="sleep: you do not expire, and your next heartbeat wakes you", kind="flag"),
+    verb="agents.Goodbye",
+    shape=_shape,
+    view=views.agent,
     examples=(("postroom leave --as coder", "until later"),),
-    json="agent",
     looks=True,
 )
-def run_leave(context: Context) -> Answer:
-    return _answer(context, context.mailbox.leave(dormant=bool(context.get("dormant"))))
 
 
 def _plain(context: Context, agent: Agent) -> dict[str, Any]:
@@ -161,7 +165,3 @@ def _plain(context: Context, agent: Agent) -> dict[str, Any]:
         ]
     shown: dict[str, Any] = plain(agent)
     return shown | {"tasks": to_plain(tasks)}
-
-
-def _answer(context: Context, agent: Agent) -> Answer:
-    return Answer(context.name, {"agent": _plain(context, agent)}, views.agent)

@@ -148,13 +148,6 @@ def run_chipset_notes(context: Context) -> Answer:
     ),
     json="hook",
 )
-def run_chipset_dispatch(context: Context) -> Answer:
-    context.default_me("mayor")
-    work = (context.get("agent"), context.get("bead"), context.get("title", ""), _text(context))
-    with _chipset(context) as chipset:
-        return _moved(context, chipset.mayor(context.me).dispatch(*work))
-
-
 @command(
     "chipset remind",
     AGENT,
@@ -165,10 +158,6 @@ def run_chipset_dispatch(context: Context) -> Answer:
     json="hook",
     looks=True,
 )
-def run_chipset_remind(context: Context) -> Answer:
-    return _by_mayor(context, "remind", context.get("agent"), _text(context))
-
-
 @command(
     "chipset accept",
     AGENT,
@@ -178,10 +167,6 @@ def run_chipset_remind(context: Context) -> Answer:
     json="hook",
     looks=True,
 )
-def run_chipset_accept(context: Context) -> Answer:
-    return _by_mayor(context, "accept", context.get("agent"))
-
-
 @command(
     "chipset reassign",
     AGENT,
@@ -193,10 +178,6 @@ def run_chipset_accept(context: Context) -> Answer:
     json="hook",
     looks=True,
 )
-def run_chipset_reassign(context: Context) -> Answer:
-    return _by_mayor(context, "reassign", context.get("agent"), context.get("to"), _text(context))
-
-
 @command(
     "chipset clear",
     AGENT,
@@ -206,16 +187,17 @@ def run_chipset_reassign(context: Context) -> Answer:
     json="hook",
     looks=True,
 )
-def run_chipset_clear(context: Context) -> Answer:
+def run_by_mayor(context: Context) -> Answer:
+    """Do what the command names to an agent's hook, with the arguments that it takes."""
     context.default_me("mayor")
-    with _chipset(context, needed=True) as chipset:
-        return _moved(context, chipset.hooks.clear(context.get("agent"), by=context.me))
-
-
-def _by_mayor(context: Context, verb: str, *args: str) -> Answer:
-    context.default_me("mayor")
-    with _chipset(context, needed=True) as chipset:
-        return _moved(context, getattr(chipset.mayor(context.me), verb)(*args))
+    step = context.name.removeprefix("chipset ")
+    takes = [option.name for option in context.call.command.options] if context.call.command else []
+    args = [context.get(name, "") for name in ("agent", "bead", "title", "to") if name in takes]
+    args += [_text(context)] if "body" in takes else []
+    with _chipset(context, needed=step != "dispatch") as chipset:
+        if step == "clear":
+            return _moved(context, chipset.hooks.clear(*args, by=context.me))
+        return _moved(context, getattr(chipset.mayor(context.me), step)(*args))
 
 
 # -- the agent that owns a hook
@@ -228,11 +210,6 @@ def _by_mayor(context: Context, verb: str, *args: str) -> Answer:
     json="hook",
     looks=True,
 )
-def run_chipset_activate(context: Context) -> Answer:
-    with _chipset(context, needed=True) as chipset:
-        return _moved(context, chipset.hooks.activate(context.me))
-
-
 @command(
     "chipset touch",
     _STATE,
@@ -241,9 +218,10 @@ def run_chipset_activate(context: Context) -> Answer:
     json="hook",
     looks=True,
 )
-def run_chipset_touch(context: Context) -> Answer:
+def run_by_owner(context: Context) -> Answer:
+    step = context.name.removeprefix("chipset ")
     with _chipset(context, needed=True) as chipset:
-        return _moved(context, chipset.hooks.touch(context.me))
+        return _moved(context, getattr(chipset.hooks, step)(context.me))
 
 
 @command(

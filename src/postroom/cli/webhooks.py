@@ -12,15 +12,16 @@ from ..core.verb import perform
 from ..formats.plain import plain
 from ..model.message import Priority
 from .answer import Answer
-from .command import Option, command
+from .command import Option, command, declare
 from .context import note, note_unknown
 from .errors import NOT_NOW
 from .options import LIMIT
-from .output import hint, one_line, table
+from .output import hint, listing, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..core.webhooks import OneWebhook
     from ..hosts.webhooks import Outcome
     from ..model.webhook import Webhook
     from ..room import Room
@@ -28,10 +29,7 @@ if TYPE_CHECKING:
     from .context import Context
 
 
-ID = Option("ID", help="as webhook list shows it", required=True, complete="webhooks")
-
-
-_PAINT = {"on": "green", "off": "red"}
+ID = Option("ID", help="as postroom webhooks shows it", required=True, complete="webhooks", field="id")
 
 
 def added(screen: Screen, data: Mapping[str, Any]) -> str:
@@ -51,17 +49,7 @@ def rotated(screen: Screen, data: Mapping[str, Any]) -> str:
     return f"{data['secret']}\n\nThe new secret of {data['webhook']['id']}. {text}\n"
 
 
-def listed(screen: Screen, data: Mapping[str, Any]) -> str:
-    if not data["webhooks"]:
-        return "No webhooks: nothing is called.\n" + hint(screen, "webhooks add URL --for NAME")
-    rows = [
-        (w["id"], w["mailbox"], "off" if w["off_at"] else "on", w["min_priority"], _note(w), w["url"])
-        for w in data["webhooks"]
-    ]
-    return table(screen, ("ID", "FOR", "STATE", "AT LEAST", "NOTE", "URL"), rows, _PAINT)
-
-
-def _note(webhook: Mapping[str, Any]) -> str:
+def _note(_screen: Screen, webhook: Mapping[str, Any]) -> str:
     words = ["private"] if webhook["allow_private"] else []
     return ", ".join([*words, *([webhook["note"]] if webhook["note"] else [])])
 
@@ -71,10 +59,6 @@ def tried(_screen: Screen, data: Mapping[str, Any]) -> str:
     if data["rung"]:
         return f"{webhook} answered {data['status']} in {seconds * 1000:.0f} ms.\n"
     return f"{webhook} was not rung: {one_line(data['problem'])}.\n"
-
-
-def removed(_screen: Screen, data: Mapping[str, Any]) -> str:
-    return f"{data['removed']} is called no more.\n"
 
 
 # -- commands
@@ -128,22 +112,37 @@ def _add(context: Context, room: Room) -> Webhook:
     return perform(room.core, room.principal, request).webhook
 
 
+def _with_secret(_context: Context, made: OneWebhook) -> dict[str, Any]:
+    return {"webhook": plain(made.webhook), "secret": made.webhook.secret}
+
+
 def _note_beside_secret(context: Context, text: str) -> None:
     """Print a note where the secret alone goes into a file or a pipe."""
     if not context.screen.tables:
         note(context.call, text)
 
 
-@command(
+declare(
     "webhooks",
     LIMIT,
+    verb="webhooks.ListWebhooks",
+    view=listing(
+        "webhooks",
+        {
+            "ID": "id",
+            "FOR": "mailbox",
+            "STATE": lambda _, webhook: "off" if webhook["off_at"] else "on",
+            "AT LEAST": "min_priority",
+            "NOTE": _note,
+            "URL": "url",
+        },
+        "No webhooks: nothing is called.",
+        first="webhooks add URL --for NAME",
+        paint={"on": "green", "off": "red"},
+    ),
     examples=(("postroom webhooks", "list the webhooks"),),
-    json="webhooks",
     looks=True,
 )
-def run_webhook_list(context: Context) -> Answer:
-    found = perform(context.room.core, context.room.principal, webhooks.ListWebhooks())
-    return Answer(context.name, plain(found), listed)
 
 
 @command(
@@ -188,6 +187,9 @@ async def _tried(room: Room, webhook: Webhook) -> Outcome:
 @command(
     "webhooks rotate",
     ID,
+    verb="webhooks.RotateWebhook",
+    places=("id",),
+    shape=_with_secret,
     about="For a day each call is signed with both, so that the receiver can change to the new one in its own time. A secret"
     " that leaked ends at once when it is rotated twice. Into a file or a pipe the secret goes alone.",
     examples=(('postroom webhooks rotate "$WEBHOOK_ID"', "the new one"),),
@@ -195,21 +197,20 @@ async def _tried(room: Room, webhook: Webhook) -> Outcome:
     looks=True,
 )
 def run_webhook_rotate(context: Context) -> Answer:
-    room = context.room
-    webhook = perform(room.core, room.principal, webhooks.RotateWebhook(id=context.get("id"))).webhook
-    _note_beside_secret(context, f"the new secret of {webhook.id}; it is not shown again")
-    return Answer(context.name, {"webhook": plain(webhook), "secret": webhook.secret}, rotated)
+    answer = context.answer(rotated)
+    _note_beside_secret(context, f"the new secret of {answer.data['webhook']['id']}; it is not shown again")
+    return answer
 
 
-@command(
+declare(
     "webhooks remove",
     ID,
+    verb="webhooks.RemoveWebhook",
+    places=("id",),
+    shape=lambda _, gone: {"removed": gone.webhook.id},
+    view=lambda _screen, data: f"{data['removed']} is called no more.\n",
     about="Rings of it that were given up, or wait to be tried again, are forgotten. The mail itself is not touched.",
     examples=(('postroom webhooks remove "$WEBHOOK_ID"', "gone"),),
     json="removed",
     looks=True,
 )
-def run_webhook_remove(context: Context) -> Answer:
-    request = webhooks.RemoveWebhook(id=context.get("id"))
-    gone = perform(context.room.core, context.room.principal, request).webhook
-    return Answer(context.name, {"removed": gone.id}, removed)
