@@ -19,17 +19,14 @@ import postroom
 from postroom.app import app
 from postroom.app.app import JsonFormatter
 from postroom.core.authorize import OWNER, agent_principal
-from postroom.core.verb import from_params
 from postroom.errors import PostroomError, StoreBusy
 from postroom.room import room_of
-from postroom.server import broker, events, executor
+from postroom.server import broker, events
 from postroom.server.broker import INITIAL_SLICE, Broker
 from postroom.server.callers import Caller
-from postroom.server.executor import MAX_ON_LOOP, Executor, Job, JobFuture, JobQueue
-from postroom.server.protocol import find_verb
-from postroom.server.requests import answer
-from postroom.store.protocol import Undone
-from postroom.store.sqlite.commit import Batch, Joint
+from postroom.server.executor import Executor
+from postroom.server.requests import Schedule
+from postroom.store.sqlite.commit import Batch
 from postroom.store.sqlite.lock import WriterLock
 
 PATIENCE = 20.0
@@ -51,16 +48,52 @@ async def opened(folder: Path) -> AsyncIterator[Executor]:
         await executor.close()
 
 
-def test_callers_take_turns_and_each_keeps_its_order() -> None:
+def test_callers_take_turns_and_each_keeps_its_order(tmp_path: Path) -> None:
+    order: list[tuple[str, int]] = []
+
     async def story() -> None:
-        queue = JobQueue()
-        for caller, number in [*(("much", n) for n in range(5)), ("little", 0)]:
-            queue.add(Job(lambda n=number: n, JobFuture(), caller))  # type: ignore[misc]
-        batch = queue.take(4)
-        queue.put_back(batch[2:])
-        order = [(t.caller, t.run()) for t in [*batch[:2], *queue.take(99)]]
-        assert [("much", 0), ("little", 0), *(("much", n) for n in range(1, 5))] == order
-        assert not queue
+        async with opened(tmp_path) as executor:
+            go = threading.Event()
+            held = executor.submit(partial(go.wait, PATIENCE))
+            while executor.is_idle:
+                await asyncio.sleep(0)
+            kinds = [Schedule.WRITE, Schedule.READ, Schedule.SLOW, Schedule.WRITE, Schedule.LARGE]
+            calls = [
+                executor.submit(partial(order.append, ("much", n)), "much", kind) for n, kind in enumerate(kinds)
+            ]
+            calls.append(executor.submit(partial(order.append, ("little", 0)), "little"))
+            go.set()
+            await asyncio.gather(held, *calls)
+
+    run(story())
+    assert [("much", n) for n in range(5)] == [one for one in order if one[0] == "much"]
+    assert order.index(("little", 0)) <= 1
+
+
+def test_the_calls_that_wait_are_one_batch_and_callers_take_turns_in_it(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    async def story() -> None:
+        async with opened(tmp_path) as executor:
+            calls = [
+                executor.submit(partial(order.append, f"{caller}{n}"), caller) for caller in "ab" for n in (1, 2)
+            ]
+            await asyncio.gather(*calls)
+            assert (1, 4) == (executor.counters.batches, executor.counters.batched)
+
+    run(story())
+    assert ["a1", "b1", "a2", "b2"] == order
+
+
+def test_a_reader_does_not_wait_for_a_writer(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as executor:
+            go = threading.Event()
+            held = executor.submit(partial(go.wait, PATIENCE), "writer")
+            assert "pid" in await executor.call(OWNER, "ping", {})
+            assert not held.done()
+            go.set()
+            await held
 
     run(story())
 
@@ -110,81 +143,26 @@ def test_a_fault_while_making_safe_is_reported_to_everybody(
     assert "a bug" in caplog.text
 
 
-def test_a_few_are_done_on_the_thread_of_the_loop_while_that_is_quick(tmp_path: Path) -> None:
+def test_nothing_is_carried_out_on_the_thread_of_the_loop(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as executor:
-            here = threading.get_ident()
-            assert {here} == set(await asyncio.gather(*[executor.submit(threading.get_ident) for _ in range(3)]))
-            await executor.submit(lambda: time.sleep(0.01))
-            assert here != await executor.submit(threading.get_ident)
-            assert here == await executor.submit(threading.get_ident)
-            many = [executor.submit(threading.get_ident) for _ in range(MAX_ON_LOOP + 1)]
-            assert here not in await asyncio.gather(*many)
+            kinds = [Schedule.WRITE, Schedule.READ, Schedule.MANY, Schedule.SLOW, Schedule.LARGE]
+            threads = await asyncio.gather(*[executor.submit(threading.get_ident, kind=kind) for kind in kinds])
+            assert len(kinds) == len({*threads} - {threading.get_ident()})
 
     run(story())
 
 
-def test_those_who_come_together_are_served_together(tmp_path: Path) -> None:
+def test_the_heartbeat_of_an_agent_joins_a_batch(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as executor:
-            broker, message = Broker(executor), {"agent_id": "a", "to": "b", "body": "x"}
-            callers = [Caller(executor, broker) for _ in range(3)]
-            calls = [asyncio.ensure_future(caller.call("send", message)) for caller in callers[:2]]
-            await asyncio.sleep(0)  # the next one comes while the desk looks
-            calls += [asyncio.ensure_future(callers[2].call("send", message))]
-            await asyncio.gather(*calls)
-            assert (1, 3) == (executor.counters.batches, executor.counters.batched)
-
-    run(story())
-
-
-def test_who_is_alone_is_served_at_once_and_with_all_it_says_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(executor, "PROMPT_SECONDS", 10.0)  # however long the first one takes
-
-    async def story() -> None:
-        async with opened(tmp_path) as executor:
-            ann, bob, message = object(), object(), {"agent_id": "a", "to": "b", "body": "x"}
-
-            def send(caller: object, times: int = 1) -> list[JobFuture]:
-                calls: list[JobFuture] = []
-                request = from_params(find_verb("send"), message)
-                look = partial(answer, executor.core, OWNER, request)
-                once = partial(executor.carry_out, request, look, caller=caller)
-                executor.submit_from(caller, lambda: calls.extend(once() for _ in range(times)))
-                return calls
-
-            (first,) = send(ann)
-            assert not first.done()  # others may come
-            await first
-            assert [True] == [call.done() for call in send(ann)]  # nobody came
-            assert [True] * 3 == [call.done() for call in send(ann, 3)]
-            assert (3, 5) == (executor.counters.batches, executor.counters.batched)
-            await send(ann)[0]
-            both = [*send(bob), *send(ann)]
-            assert [False, False] == [call.done() for call in both]  # she is not alone any more
-            await asyncio.gather(*both)
-            assert (5, 8) == (executor.counters.batches, executor.counters.batched)
-
-    run(story())
-
-
-def test_what_cannot_be_written_together_is_written_one_by_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(joint: Joint) -> None:
-        joint._conn.database.execute("ROLLBACK")
-        raise Undone
-
-    async def story() -> None:
-        async with opened(tmp_path) as executor:
-            monkeypatch.setattr(Joint, "_commit", full)
-            params = {"agent_id": "a", "to": "b", "body": "x"}
-            calls = [executor.call(OWNER, "send", params) for _ in range(3)]
-            result = await asyncio.gather(*calls)
-            unread = room_of(executor.core, OWNER).mailbox("b").counts()["total"]
-            assert 3 == unread == len({one["id"] for one in result})
+            room_of(executor.core, OWNER).mailbox("ann").register()
+            before = room_of(executor.core, OWNER).agent("ann").presence
+            caller = Caller(executor, Broker(executor))
+            await caller.call("send", {"agent_id": "ann", "to": "bob", "body": "x"})
+            await executor.submit(int)  # goes with the heartbeat, or after it
+            assert before != room_of(executor.core, OWNER).agent("ann").presence
+            await caller.call("send", {"agent_id": "zoe", "to": "bob", "body": "x"})  # she never registered
 
     run(story())
 
@@ -192,18 +170,18 @@ def test_what_cannot_be_written_together_is_written_one_by_one(
 def test_a_wait_that_was_given_up_never_looks_again(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as executor:
-            await executor.submit(lambda: time.sleep(0.01))  # what follows such a one is done beside the loop
-            blocked = [executor.submit(lambda: time.sleep(0.1)), executor.submit(int)]
+            go = threading.Event()
+            held = executor.submit(partial(go.wait, PATIENCE))
+            while executor.is_idle:
+                await asyncio.sleep(0)
+            claim = asyncio.ensure_future(executor.call(OWNER, "claim", {"agent_id": "b", "timeout": 9.0}))
             await asyncio.sleep(0)
-            call = executor.call(OWNER, "wait", {"agent_id": "b", "timeout": 9.0})
-            wait = asyncio.ensure_future(call)
-            await asyncio.sleep(0)
+            claim.cancel()
             room_of(executor.core, OWNER).mailbox("a").send("b", "x")
-            await asyncio.sleep(0)
-            wait.cancel()
-            await asyncio.gather(*blocked)
+            go.set()
+            await held
             await executor.submit(int)
-            assert 1 == room_of(executor.core, OWNER).mailbox("b").counts()["total"]
+            assert 1 == len(room_of(executor.core, OWNER).mailbox("b").claim(count=9))
 
     run(story())
 

@@ -296,8 +296,14 @@ class Transport(Protocol):
     async def stop(self) -> None: ...
 
 
+# While one thread computes, another gets the interpreter after so many seconds. Each call to SQLite gives it up:
+# with Python's 5 ms, a small letter would wait so long at each of them while the loop's thread parses a flood.
+SWITCH_SECONDS = 0.0005
+
+
 async def serve(options: Options, on_ready: Callable[[dict[str, Any]], None]) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP. `on_ready` is called once with the addresses of all parts."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in _stop_signals():

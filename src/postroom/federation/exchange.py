@@ -23,6 +23,7 @@ from ..formats.map import ANNOUNCE
 from ..model.names import ANYWHERE, fold, system_of
 from ..model.record import CARD
 from ..policy.trust import routes_to, strategy_of
+from ..server.requests import Schedule
 from ..store.notification import ROOM
 from . import exposure
 from . import link as federation_link
@@ -196,7 +197,7 @@ class Exchange:
         asyncio.get_running_loop().call_later(seconds + A_MOMENT, self._woken.set)
 
     async def _poll(self) -> None:
-        peers, waiting, has_cards = await self._executor.submit(self._read_room, is_read_only=True)
+        peers, waiting, has_cards = await self._executor.submit(self._read_room, kind=Schedule.READ)
         self._sync_links(peers)
         await self._record_links()
         if not self._links:

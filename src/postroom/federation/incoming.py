@@ -28,6 +28,7 @@ from ..model.message import same_name
 from ..model.names import fold
 from ..policy.trust import check_way
 from ..server.protocol import EXTRA_BYTES
+from ..server.requests import Schedule
 from . import exposure as federation_exposure
 from .connection import MapRefusal
 from .methods import for_peer
@@ -159,15 +160,16 @@ class PeerHandler:
             return {"disconnected": True}
         if run is None:
             raise NotAllowed(f"{name} is nothing that a peer may ask", field="method")
-        return await self._submit(partial(run, params), is_heavy="envelopes" in params)
+        kind = Schedule.LARGE if "envelopes" in params else Schedule.WRITE
+        return await self._submit(partial(run, params), kind)
 
     async def accept(self, envelope: Envelope) -> dict[str, Any]:
         """Carry out a letter that did not come by a call of federation, but as agent-inbox sends it."""
         return await self._submit(partial(self._accept_one, envelope))
 
-    async def _submit(self, run: Callable[[], dict[str, Any]], *, is_heavy: bool = False) -> dict[str, Any]:
+    async def _submit(self, run: Callable[[], dict[str, Any]], kind: Schedule = Schedule.WRITE) -> dict[str, Any]:
         try:
-            result: dict[str, Any] = await self._executor.submit(run, self, is_heavy=is_heavy)
+            result: dict[str, Any] = await self._executor.submit(run, self, kind)
         except PostroomError:
             raise
         except Exception as fault:  # an error of ours must not look final to the peer: it tries again

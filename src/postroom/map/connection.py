@@ -30,8 +30,7 @@ from ..formats.map import (
     map_error,
 )
 from ..server.broker import MAILBOX
-from ..server.callers import Caller
-from ..server.executor import JobFuture
+from ..server.callers import Caller, replied
 from ..server.protocol import PREFIX, Request
 from ..server.requests import SessionVerb
 from .access import METHODS, NONE, Identity, acting_as, principal_record
@@ -142,11 +141,11 @@ class MapConnection:
 
     # -- carrying out
 
-    def carry_out(self, wanted: Request) -> JobFuture:
+    def carry_out(self, wanted: Request) -> asyncio.Future[Any]:
         """Begin a request and return its reply, which is None where none is due."""
         if isinstance(wanted, Later):
             received = self._receive(wanted.value)
-            return self.carry_out(received) if isinstance(received, Request) else _replied(received)
+            return self.carry_out(received) if isinstance(received, Request) else replied(received)
         step = wanted.steps[0]
         assert isinstance(step, Step)  # noqa: S101 - from `read`
         try:
@@ -155,12 +154,12 @@ class MapConnection:
             # These change who the connection is. Until one is settled, later frames wait (`read`), so that none
             # acts as the wrong agent (G8).
             if isinstance(step.request, SessionVerb | Register | Spawn):
-                return JobFuture.of(self._settle(step))
+                return self._settle(step)
             if self.peer.handles(step):
-                return JobFuture.of(asyncio.ensure_future(self.peer.answer(step)))
+                return asyncio.ensure_future(self.peer.answer(step))
             self._check_anonymous(step)
         except PostroomError as refused:
-            return _replied(step.refuse(refused) or None)
+            return replied(step.refuse(refused) or None)
         caller, step = self._caller_of(step)
         reply = caller.carry_out(Request([step]))
         if step.request.declaration().writes and step.name in MAP:
@@ -210,7 +209,7 @@ class MapConnection:
         principal = acting_as(self.principal, agent)
         return Caller(self.server.executor, self.server.broker, push=self.transport.push, principal=principal)
 
-    def _after_call(self, step: Step, done: JobFuture) -> None:
+    def _after_call(self, step: Step, done: asyncio.Future[Any]) -> None:
         """Tell the connection that has the agent, and the subscribers, of a call that was carried out."""
         reply = None if done.cancelled() or done.exception() is not None else done.result()
         result = reply.get("result") if isinstance(reply, dict) else None
@@ -389,9 +388,3 @@ class MapConnection:
 def _is_ping(value: Any) -> bool:
     """Return whether it is `map/ping`, which is answered like an unknown method and must not count as misuse."""
     return isinstance(value, dict) and value.get("method") == PING
-
-
-def _replied(reply: dict[str, Any] | None) -> JobFuture:
-    done = JobFuture()
-    done.set_result(reply)
-    return done

@@ -21,7 +21,8 @@ from .connection import MapConnection
 from .session import unreadable
 
 if TYPE_CHECKING:
-    from ..server.executor import JobFuture
+    import asyncio
+
     from ..server.protocol import Request
     from ..server.unix_socket import Connection
     from .server import MapServer
@@ -59,7 +60,7 @@ class MapLines:
 
     # -- as the caller of a connection
 
-    def carry_out(self, request: Request) -> JobFuture:
+    def carry_out(self, request: Request) -> asyncio.Future[Any]:
         return self._conn.carry_out(request)
 
     def resume(self) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..core.authorize import Principal
     from ..federation.exchange import Exchange
     from ..server.broker import Broker
-    from ..server.executor import Executor, JobFuture
+    from ..server.executor import Executor
     from ..server.http import Receive, Scope, Send
     from ..server.http_app import HttpApp
     from ..server.unix_socket import Connection
@@ -206,7 +206,7 @@ class MapServer:
                 self._after_away
             )
 
-    def _after_away(self, done: JobFuture) -> None:
+    def _after_away(self, done: asyncio.Future[Any]) -> None:
         _log_error(done)
         if not done.cancelled() and done.exception() is None:
             self.events.agent_left(done.result())
@@ -264,7 +264,7 @@ class MapServer:
             self._beat = None
 
 
-def _log_error(done: JobFuture) -> None:
+def _log_error(done: asyncio.Future[Any]) -> None:
     if not done.cancelled() and (error := done.exception()) is not None:
         log.debug("a heartbeat was refused: %s", error)
 

@@ -20,9 +20,9 @@ from ..core.verb import authorised, from_params, given
 from ..errors import Invalid, NotAllowed, PostroomError, StoreFailing, TooLarge
 from ..model.codec import encode
 from ..store.sqlite.connection import NO_FILES, NO_FILES_HINT
-from .executor import INTERNAL, JobFuture
+from .executor import INTERNAL
 from .protocol import Step, find_verb
-from .requests import SessionVerb, in_json, is_heavy, is_slow, patience
+from .requests import Schedule, SessionVerb, in_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -63,23 +63,19 @@ class Caller:
         self._push = push
         self._expel = expel
         self.principal = principal
-        self._waits: set[JobFuture] = set()  # calls that wait for mail
+        self._waits: set[asyncio.Future[Any]] = set()  # calls that wait for mail
         self._has_new_subscription = False  # whose confirmation was not sent yet
         self._has_left = False
         self._watch_token()
 
     # -- calls
 
-    def carry_out(self, request: Request) -> JobFuture:
+    def carry_out(self, request: Request) -> asyncio.Future[Any]:
         """Carry out a request and return its future reply, which is None for notifications."""
         if request.is_batch:
-            return JobFuture.of(asyncio.ensure_future(self._carry_out_batch(request)))
+            return asyncio.ensure_future(self._carry_out_batch(request))
         step = request.steps[0]
-        if isinstance(step, Step):
-            return self._begin(step).map_result(partial(_reply, step))
-        reply = JobFuture()
-        reply.set_result(step or None)
-        return reply
+        return self._begin(step) if isinstance(step, Step) else replied(step or None)
 
     async def _carry_out_batch(self, request: Request) -> Any:
         """Carry out the calls of a batch one after the other until the replies are too large.
@@ -89,48 +85,58 @@ class Caller:
         for step in request.steps:
             if not isinstance(step, Step):
                 replies.append(step)
-                continue
-            done = self._begin(step) if size < MAX_BATCH_BYTES else _failed(_BATCH_TOO_LARGE)
-            reply = await done.map_result(partial(_reply, step))
-            size += memoryview(reply).nbytes if isinstance(reply, Raw) else 0
-            replies.append(reply)
+            elif size < MAX_BATCH_BYTES:
+                reply = await _settled(self._begin(step))
+                size += memoryview(reply).nbytes if isinstance(reply, Raw) else 0
+                replies.append(reply)
+            else:
+                replies.append(_reply(step, _BATCH_TOO_LARGE, None))
         return [reply for reply in replies if reply] or None
 
-    def _begin(self, step: Step) -> JobFuture:
-        request = step.request
-        if isinstance(request, SessionVerb):  # at once, on this thread: no other call of this caller is under way
-            return _run_now(partial(request.serve, self))
-        is_wait = patience(request) > 0
-        if is_wait and self._has_left:  # do not hand out a letter that nobody receives
-            return _cancelled()
+    def _begin(self, step: Step) -> asyncio.Future[Any]:
+        request, kind = step.request, step.schedule
+        if isinstance(request, SessionVerb):  # at once: no other call of this caller is under way
+            return asyncio.ensure_future(self._serve_session(step, request))
+        if kind is Schedule.WAIT and self._has_left:  # do not hand out a letter that nobody receives
+            return replied(None)
         run = partial(self._run_checked, request)
-        if not is_wait and (is_slow(request) or is_heavy(request)):
+        if kind in {Schedule.MANY, Schedule.SLOW, Schedule.LARGE}:
             run = partial(_encode_answer, step, run)
-        done = self._executor.carry_out(request, run, self)
-        if step.name == "emit":
-            done.add_done_callback(partial(self._publish, request))
-        if is_wait:
+        done = self._executor.carry_out(request, run, self, partial(self._finish, step), kind)
+        if kind is Schedule.WAIT:
             self._waits.add(done)
             done.add_done_callback(self._waits.discard)
         return done
 
+    async def _serve_session(self, step: Step, request: SessionVerb) -> Any:
+        """Carry out a call about the connection, and return its reply."""
+        try:
+            result = request.serve(self)
+            return _reply(step, None, await result if asyncio.iscoroutine(result) else result)
+        except PostroomError as refused:
+            return _reply(step, refused, None)
+
     def _run_checked(self, request: Verb) -> Any:
-        """Carry out a request if the caller may still make it, and record that its agent is active."""
+        """Carry out a request if the caller may still make it; on a thread."""
         core, token = self._executor.core, self.principal.token
         if token is not None and not tokens.is_live(core, token):
             raise NotAllowed("this token is not valid any more", field="token")
-        principal = self._principal_of(request)
-        result = authorised(core, principal, request)()
-        if request.declaration().action in {"register", "heartbeat"}:  # the agent itself sets its status
+        return authorised(core, self._principal_of(request), request)()
+
+    def _finish(self, step: Step, error: BaseException | None, result: Any) -> Any:
+        """Return the reply to a call that is over, and record that its agent is active."""
+        if error is None:
+            self._note_success(step.request)
+        return _reply(step, error, result)
+
+    def _note_success(self, request: Verb) -> None:
+        declaration = request.declaration()
+        if declaration.action in {"register", "heartbeat"}:  # the agent itself sets its status
             self._executor.forget_activity()
         elif request.whose is not None:
-            self._executor.record_activity(principal.agent or request.acting())
-        return result
-
-    def _publish(self, request: Verb, done: JobFuture) -> None:
-        """Publish an emitted event after the call has succeeded, and only then: a job may run twice."""
-        if not done.cancelled() and done.exception() is None:
-            agent = self._principal_of(request).agent or request.acting()
+            self._executor.note_activity(self.principal.agent or request.acting())
+        if declaration.name == "emit":  # only now: a job may run twice, or fail
+            agent = self.principal.agent or request.acting()
             event = {"scope": self._executor.core.default_scope} | given(request)
             self._broker.publish(event, agent or tokens.OPERATOR)
 
@@ -149,7 +155,9 @@ class Caller:
 
     async def make(self, request: Verb) -> Any:
         """Carry out a request and return its result as JSON."""
-        return await self._executor.carry_out(request, partial(self._run_checked, request), self)
+        result = await self._executor.carry_out(request, partial(self._run_checked, request), self)
+        self._note_success(request)
+        return result
 
     # -- the session
 
@@ -233,24 +241,21 @@ class PrincipalCalls:
         return await Caller(self._executor, self._broker, principal=principal).call(name, params)
 
 
-def _run_now(run: Callable[[], Any]) -> JobFuture:
-    """Run a method of the session at once, without the executor."""
-    done = JobFuture()
+def replied(reply: Any) -> asyncio.Future[Any]:
+    """Return the future of a reply that is known already."""
+    done = asyncio.get_running_loop().create_future()
+    done.set_result(reply)
+    return done
+
+
+async def _settled(reply: asyncio.Future[Any]) -> Any:
+    """Wait for a reply; None if its call was given up."""
     try:
-        result = run()
-        if asyncio.iscoroutine(result):
-            return JobFuture.of(asyncio.ensure_future(result))
-        done.set_result(result)
-    except PostroomError as refused:
-        done.set_exception(refused)
-    return done
-
-
-def _failed(error: PostroomError) -> JobFuture:
-    """Return the result of a call that is refused."""
-    done = JobFuture()
-    done.set_exception(error)
-    return done
+        await asyncio.wait([reply])
+    except asyncio.CancelledError:
+        reply.cancel()
+        raise
+    return None if reply.cancelled() else reply.result()
 
 
 def _encode_answer(step: Step, run: Callable[[], Any]) -> Raw:
@@ -258,16 +263,9 @@ def _encode_answer(step: Step, run: Callable[[], Any]) -> Raw:
     return Raw(encode(step.answer(in_json(run()))))
 
 
-def _cancelled() -> JobFuture:
-    """Return the result of a call that was cancelled."""
-    done = JobFuture()
-    done.cancel()
-    return done
-
-
 def _reply(step: Step, error: BaseException | None, result: Any) -> Any:
     """Return the reply to a call that is over; None if it gets none."""
-    if step.call.is_notification or isinstance(error, asyncio.CancelledError):
+    if step.call.is_notification:
         return None
     if error is None:
         return result if isinstance(result, Raw) else step.answer(result)

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .executor import JobFuture
-
 
 OK = "ok"
 GONE = "gone"  # the outcome of a call that was cancelled: nobody waited for the answer any more
@@ -31,10 +29,9 @@ class Counters:
         self.rings: dict[tuple[str, str], int] = {}  # calls of webhooks, by webhook and outcome
         self.subscribers: Callable[[], int] = int  # set by the broker; 0 until then
 
-    def called(self, method: str, began: float, done: JobFuture) -> None:
+    def called(self, method: str, began: float, error: BaseException | None, *, is_gone: bool = False) -> None:
         """Count a call that is over."""
-        error = done.exception()
-        outcome = OK if error is None else GONE if done.cancelled() else type(error).__name__
+        outcome = GONE if is_gone else OK if error is None else type(error).__name__
         self.calls[method, outcome] = self.calls.get((method, outcome), 0) + 1
         self.seconds[method] = self.seconds.get(method, 0.0) + perf_counter() - began
 

@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from ..core.authorize import Principal
     from ..core.core import Core
     from ..policy.limits import Limits
-    from .executor import JobFuture
     from .http_app import HttpApp
 
 
@@ -305,7 +304,7 @@ async def _read_json_body(limits: Limits, scope: Scope, receive: Receive) -> byt
 async def _carry_out(app: HttpApp, principal: Principal, request: Request, receive: Receive) -> Reply:
     caller = Caller(app.executor, app.broker, principal=principal)
     future = caller.carry_out(request)
-    if request.is_long and not future.done():
+    if request.is_alone and not future.done():
         await _cancel_if_gone(app, future, receive)
         if future.cancelled():
             return CLOSING
@@ -315,13 +314,13 @@ async def _carry_out(app: HttpApp, principal: Principal, request: Request, recei
     return Reply(204) if reply is None else json_reply(200, reply)
 
 
-async def _cancel_if_gone(app: HttpApp, future: JobFuture, receive: Receive) -> None:
+async def _cancel_if_gone(app: HttpApp, future: asyncio.Future[Any], receive: Receive) -> None:
     """Wait for a reply; cancel it if the client disconnects or the server closes, so that no letter is handed to a
     client that is gone.
     """
     gone = asyncio.ensure_future(receive())
     with app.closing_with(future.cancel):
-        await asyncio.wait([asyncio.ensure_future(future.wait()), gone], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([future, gone], return_when=asyncio.FIRST_COMPLETED)
     if not future.done():
         future.cancel()
         raise Disconnected

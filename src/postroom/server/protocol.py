@@ -9,9 +9,10 @@ agent-inbox come first; the `mail/*` methods of its conversations belong to JSON
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from ..core.verb import VERBS, Verb, from_params, given_names, load_verbs, parameters
 from ..errors import PostroomError, TooLarge
@@ -28,7 +29,7 @@ from ..model.codec import to_plain
 from ..model.values import read_json
 from .inbox_actions import ACTIONS
 from .mail import MAIL
-from .requests import answer, is_long, is_slow, patience
+from .requests import Schedule, answer, schedule_of
 from .session import SESSION
 
 if TYPE_CHECKING:
@@ -230,10 +231,17 @@ class Step(Struct, frozen=True):
 
     call: Action | Call
     request: Verb
+    _schedule: Schedule | None = None  # found when it is first asked for
 
     @property
     def name(self) -> str:
         return self.request.declaration().name
+
+    @property
+    def schedule(self) -> Schedule:
+        if self._schedule is None:
+            force_setattr(self, "_schedule", schedule_of(self.request))
+        return cast("Schedule", self._schedule)
 
     def answer(self, result: Any) -> dict[str, Any]:
         return self.call.answer(result)
@@ -249,29 +257,20 @@ class Request(Struct, frozen=True):
     is_batch: bool = False
 
     @property
-    def is_long(self) -> bool:
-        """Return whether it may take long, or change who is calling. Then nothing of the same
-        caller overtakes it.
-        """
-        for step in self.steps:  # noqa: SIM110 - loops are faster, here and below, and every request comes by
-            if isinstance(step, Step) and is_long(step.request):
-                return True
-        return False
-
-    @property
     def is_alone(self) -> bool:
-        """Return whether no other request of the caller may run meanwhile. A batch is carried out call by call."""
-        return self.is_batch or self.is_long
+        """Return whether no other request of the caller may run meanwhile: it may take long, change who calls, or
+        have a large reply. A batch is carried out call by call.
+        """
+        step = self.steps[0]
+        if self.is_batch or not isinstance(step, Step):
+            return self.is_batch
+        return step.schedule not in {Schedule.WRITE, Schedule.READ} or step.request.declaration().many
 
     @property
     def is_large(self) -> bool:
         """Return whether its reply may be large and comes without waiting for mail."""
-        for step in self.steps:
-            if isinstance(step, Step) and is_slow(step.request):
-                break
-        else:
-            return False
-        return not any(isinstance(step, Step) and patience(step.request) > 0 for step in self.steps)
+        kinds = {step.schedule for step in self.steps if isinstance(step, Step)}
+        return not kinds.isdisjoint({Schedule.MANY, Schedule.SLOW}) and Schedule.WAIT not in kinds
 
 
 def read_line(line: bytes | None, limits: Limits) -> Request | dict[str, Any]:

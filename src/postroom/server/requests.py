@@ -5,6 +5,7 @@ its result is written.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Raw
@@ -76,13 +77,32 @@ def patience(request: Verb) -> float:
     return max(0.0, min(seconds, LONGEST_WAIT))
 
 
-def is_slow(request: Verb) -> bool:
-    """Return whether a request may keep the others waiting, by the number of things that it may return."""
+class Schedule(Enum):
+    """On which thread a request is carried out, and what it keeps waiting."""
+
+    WRITE = "with the other writes, which share one sync"
+    READ = "beside the writes"
+    MANY = "it may return any number of things"
+    SLOW = "it may take long"
+    LARGE = "it names many letters, or a group of any size"
+    WAIT = "it waits for mail"
+    SESSION = "it is about the caller's connection"
+
+
+def schedule_of(request: Verb) -> Schedule:
+    """Return how a request is carried out."""
     declaration = request.declaration()
-    if not declaration.many or declaration.slow:
-        return declaration.slow
-    limit: int | None = getattr(request, "limit", None)
-    return limit is None or limit > MANY
+    if isinstance(request, SessionVerb):
+        return Schedule.SESSION
+    if patience(request) > 0:
+        return Schedule.WAIT
+    if declaration.slow:
+        return Schedule.SLOW
+    if declaration.many and ((limit := getattr(request, "limit", None)) is None or limit > MANY):
+        return Schedule.MANY
+    if is_heavy(request):
+        return Schedule.LARGE
+    return Schedule.WRITE if declaration.writes else Schedule.READ
 
 
 def is_heavy(request: Verb) -> bool:
@@ -90,13 +110,6 @@ def is_heavy(request: Verb) -> bool:
     if request.declaration().wide or getattr(request, "to_all", None) is True:
         return True
     return _names_many(request) or _has_group(getattr(request, "to", None))
-
-
-def is_long(request: Verb) -> bool:
-    """Return whether a request may take long, or change who is calling."""
-    if isinstance(request, SessionVerb) or patience(request) > 0:
-        return True
-    return is_slow(request) or is_heavy(request)
 
 
 def _has_group(to: Any) -> bool:

@@ -1,9 +1,9 @@
 """The Unix socket: accepts callers, reads their lines, writes the replies in the order of the requests.
 
 A caller that does not read its replies is not read from either, so that they take bounded memory; what waits for
-all callers together is bounded, too (`UnreadReplies`). A caller that sends much is served for TURN_SECONDS, then
-the others are. A request is carried out even when its caller has gone meanwhile; only waiting for mail ends with
-it.
+all callers together is bounded, too (`LargeRequests`). At most MAX_TURN requests of a caller are begun in a row,
+then the others have their turn. A request is carried out even when its caller has gone meanwhile; only waiting for
+mail ends with it.
 
 `SocketPath` owns the path of the socket and its lock file; `Connection` is one caller; `UnixServer` accepts them.
 """
@@ -21,15 +21,14 @@ import stat
 import struct
 from collections import deque
 from contextlib import suppress
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import BadStore, NameTaken, NotAllowed
 from ..formats.errors import socket_error
 from ..model.codec import encode
-from .callers import Caller
-from .executor import ReplyQueue
+from .callers import Caller, replied
 from .protocol import EXTRA_BYTES, LineSplitter, Request, read_line
+from .replies import LARGE, ReplyQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from ..map.server import MapServer
     from ..policy.limits import Limits
     from .broker import Broker
-    from .executor import Executor, JobFuture
+    from .executor import Executor
 
 
 class HangupWatch:
@@ -67,100 +66,55 @@ class HangupWatch:
             self._poll = None
 
 
-SPIN_SECONDS = 0.0002
-
-
-class SpinWait:
-    """Waits without sleeping for the next request of a caller that sent its last one within SPIN_SECONDS of an
-    answer. A thread that sleeps wakes late and to cold caches, which costs a seventh of a small call. Other
-    threads and processes get their turn meanwhile.
-    """
-
-    def __init__(self, descriptor: int) -> None:
-        self._poller = select.poll()
-        self._poller.register(descriptor, select.POLLIN)
-        self._answered = 0.0
-        self._is_quick = False  # did the last request come within SPIN_SECONDS of an answer?
-
-    def note_request(self) -> None:
-        """Note that a request came."""
-        self._is_quick = perf_counter() < self._answered + SPIN_SECONDS
-
-    def wait(self) -> None:
-        """Note that the caller was answered, and wait if it is quick. The loop reads what comes."""
-        self._answered = perf_counter()
-        if not self._is_quick:
-            return
-        end, has_come = self._answered + SPIN_SECONDS, self._poller.poll
-        while not has_come(0) and perf_counter() < end:
-            os.sched_yield()
-
-
 log = logging.getLogger("postroom")
-MAX_LARGE = 4  # calls under way whose replies may be large; and large lines
-MAX_UNREAD_BYTES = 64 * 1024 * 1024  # of replies that wait for their readers, and of those that are being made
+MAX_LARGE = 4  # requests under way that are large, or whose replies may be
+MAX_UNREAD_BYTES = 64 * 1024 * 1024  # of replies that wait for their readers
 READ_SECONDS = 5.0  # after which a caller that reads nothing is cut off while others wait because of it
 
 
-class UnreadReplies:
-    """Bounds the memory of replies that the callers of one socket do not read. Calls with large replies are begun
-    a few at a time, and not while too many bytes wait. Large lines are parsed a few at a time.
+class LargeRequests:
+    """Bounds the memory of all callers of one socket: large requests are begun a few at a time, and not while too
+    many bytes of replies wait for callers that do not read them.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._large_calls = 0  # under way
-        self._large_lines = 0  # under way
-        self._unread: set[Connection] = set()
+        self._under_way = 0
+        self._unread: set[Connection] = set()  # connections whose callers do not read
         self._waiting: dict[Connection, None] = {}  # in the order they came
 
-    @property
-    def has_room(self) -> bool:
-        """Return whether a call with a large reply may be begun."""
-        return self._large_calls < MAX_LARGE and not (self._unread and self._is_too_much)
+    def has_room(self, connection: Connection) -> bool:
+        """Return whether a large request may be begun; if not, the connection is called when it may."""
+        if self._under_way < MAX_LARGE and not self._is_too_much:
+            return True
+        self._waiting[connection] = None
+        return False
 
     @property
     def _is_too_much(self) -> bool:
         return sum(connection.unsent for connection in self._unread) > MAX_UNREAD_BYTES
 
-    def begin(self, large: JobFuture) -> None:
-        self._large_calls += 1
-        large.add_done_callback(self._end_call)
+    def begin(self, reply: asyncio.Future[Any]) -> None:
+        self._under_way += 1
+        reply.add_done_callback(self._end)
 
-    @property
-    def may_parse(self) -> bool:
-        """Return whether a large line may be parsed."""
-        return self._large_lines < MAX_LARGE
-
-    def begin_line(self, line: JobFuture) -> None:
-        self._large_lines += 1
-        line.add_done_callback(self._end_line)
-
-    def _end_line(self, _: JobFuture) -> None:
-        self._large_lines -= 1
+    def _end(self, _: asyncio.Future[Any]) -> None:
+        self._under_way -= 1
         self._wake()
 
-    def _end_call(self, _: JobFuture) -> None:
-        self._large_calls -= 1
-        self._wake()
-
-    def wait(self, connection: Connection) -> None:
-        """Let a connection go on when there is room."""
-        self._waiting[connection] = None
-
-    def add(self, connection: Connection) -> None:
+    def add_unread(self, connection: Connection) -> None:
         self._unread.add(connection)
         self._loop.call_later(READ_SECONDS, self._check_reader, connection, connection.unsent)
 
-    def remove(self, connection: Connection) -> None:
+    def remove_unread(self, connection: Connection) -> None:
         """Note that the caller reads again, or is gone."""
         self._unread.discard(connection)
         self._wake()
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, {}
-        for other in waiting:
-            self._loop.call_soon(other.process)
+        for connection in waiting:
+            connection.go_on()
 
     def _check_reader(self, connection: Connection, before: int) -> None:
         if connection not in self._unread:
@@ -283,9 +237,8 @@ def _is_served(path: str) -> bool:
         return True
 
 
-TURN_SECONDS = 0.005  # for which the lines of one caller are processed; then others get their turn
+MAX_TURN = 8  # requests of one caller that are begun in a row; then others get their turn
 MAX_PACKET = 64 * 1024  # after more bytes at once the others get their turn before more is read
-LARGE_LINE = 64 * 1024  # bytes; in memory a line may be many times as large
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
@@ -296,17 +249,14 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._lines = LineSplitter(server.limits.max_message_bytes + EXTRA_BYTES)
         self._waiting: deque[bytes | None] = deque()  # lines that were not parsed yet; None: too long
-        self._pending: Request | dict[str, Any] | None = None  # parsed, and not begun
-        self._size = 0  # bytes of the line that was parsed last
-        self._replies = ReplyQueue(self._carry_out, self._send_replies)
-        self._outgoing: list[bytes] = []  # replies that were not written yet
+        self._next: Request | dict[str, Any] | None = None  # parsed, and not begun
+        self._replies = ReplyQueue()
         self._transport: asyncio.Transport | None = None
+        self._is_scheduled = False  # will the loop call `_run`?
         self._is_unread = False  # does the caller not read its replies?
         self._is_ended = False  # has it sent its last line, or does the server stop?
         self._is_paused = False  # is it not read from just now?
-        self._is_turn_over = False  # must others be served first?
         self._hangup_watch: HangupWatch | None = None
-        self._spin_wait: SpinWait | None = None
         self.caller: Caller | MapLines | None = None
         self._read: Callable[[bytes | None], Request | dict[str, Any] | None] = self._read_first
 
@@ -318,32 +268,25 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("socket")
         self._server.enter(self, peer.fileno())
         if not _is_same_user(peer):
-            self._write(socket_error(NotAllowed("this socket serves the user who runs the post room")))
-            self._flush()
+            self._write([encode(socket_error(NotAllowed("this socket serves the user who runs the post room")))])
             transport.close()
             return
-        self._spin_wait = SpinWait(peer.fileno())
         self.caller = self._server.open_caller(self.push, self.abort)
 
     def data_received(self, data: bytes) -> None:
-        if self.caller is None or self._spin_wait is None:
-            return
-        self._spin_wait.note_request()
-        self._waiting += self._lines.feed(data)
-        self._server.executor.submit_from(self.caller, self.process)
-        if len(data) > MAX_PACKET:
-            self._end_turn()
-            self._update_reading()
-        if not (self._replies or self._is_turn_over) and self._server.executor.is_only_caller(self.caller):
-            self._spin_wait.wait()
+        if self.caller is not None:
+            self._waiting += self._lines.feed(data)
+            self._run()
+            if len(data) > MAX_PACKET:
+                self.go_on()
+                self._update_reading()
 
     def eof_received(self) -> bool:
         """Answer the last lines though the caller has closed its side of the connection."""
         self._is_ended = True
         self._waiting += self._lines.last()
-        self.process()
-        self._end_if_done()
         self._watch_hangup()
+        self.go_on()
         return True
 
     def _watch_hangup(self) -> None:
@@ -357,11 +300,11 @@ class Connection(asyncio.Protocol):
         if self._hangup_watch is not None:
             self._hangup_watch.close()
         self._server.go(self)
-        self._server.unread.remove(self)
+        self._server.large.remove_unread(self)
         if self.caller is not None:
             self.caller.close()
         self._is_unread = False
-        self.process()  # requests that came before are carried out all the same
+        self.go_on()  # requests that came before are carried out all the same
 
     @property
     def unsent(self) -> int:
@@ -370,61 +313,74 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._is_unread = True
-        self._server.unread.add(self)
-        self._update_reading()
+        self._server.large.add_unread(self)
 
     def resume_writing(self) -> None:
         self._is_unread = False
-        self._server.unread.remove(self)
+        self._server.large.remove_unread(self)
         if self.caller is not None:
             self.caller.resume()
-        self.process()
+        self.go_on()
 
     # -- requests
 
-    def process(self) -> None:
-        """Parse and begin the lines that came, in order, as far as there is room and for TURN_SECONDS."""
-        end = perf_counter() + TURN_SECONDS
-        while not (self._is_unread or self._is_turn_over) and (self._waiting or self._pending is not None):
-            if perf_counter() > end:
-                self._end_turn()
+    def go_on(self) -> None:
+        """Write the replies that are there and begin more requests, when the others had their turn."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._server.loop.call_soon(self._run)
+
+    def _run(self) -> None:
+        self._is_scheduled = False
+        self._send_replies()
+        for _ in range(MAX_TURN):
+            if self._is_unread or not self._begin_next():
                 break
-            request = self._pending
-            if request is None:
-                if not self._may_parse():
-                    break
-                request = self._parse_next()
-            if request is None:  # a reply of the caller to a request of ours (MAP)
-                continue
-            if not self._replies.has_room(request) or self._must_wait(request):
-                self._pending = request
-                break
-            self._pending = None
-            self._replies.begin(request, self._size)
+        else:
+            self.go_on()
+        self._send_replies()  # those that are known at once
         self._update_reading()
+        if self._is_ended and self._transport is not None and not (self._has_requests or self._replies):
+            self._transport.close()
 
-    def _end_turn(self) -> None:
-        """Let others be served until the next round of the event loop."""
-        if not self._is_turn_over:
-            self._is_turn_over = True
-            self._server.loop.call_soon(self._begin_turn)
+    @property
+    def _has_requests(self) -> bool:
+        return bool(self._waiting) or self._next is not None
 
-    def _begin_turn(self) -> None:
-        self._is_turn_over = False
-        self.process()
-        self._end_if_done()
-
-    def _may_parse(self) -> bool:
-        """Return whether the next line may be parsed: not many large ones at once, of this caller and of all."""
-        line = self._waiting[0]
-        if line is None or len(line) <= LARGE_LINE:
+    def _begin_next(self) -> bool:
+        """Parse and begin the next line. Return False if there is none, or no room for it."""
+        is_long = False
+        if self._next is None:
+            if not self._waiting:
+                return False
+            line = self._waiting[0]
+            is_long = line is not None and len(line) > LARGE
+            if is_long and (self._replies or not self._has_room_for_large()):
+                return False
+            self._next = self._read(self._waiting.popleft())
+        request = self._next
+        if request is None:  # a reply of the caller to a request of ours (MAP)
             return True
-        return self._replies.may_read(len(line)) and not self._wait_unless(self._server.unread.may_parse)
+        is_alone = is_long or (isinstance(request, Request) and request.is_alone)
+        if not self._replies.has_room(is_alone=is_alone):
+            return False
+        if not isinstance(request, Request):
+            self._replies.add(replied(request))
+        else:
+            is_large = is_long or request.is_large
+            if is_large and not self._has_room_for_large():
+                return False
+            assert self.caller is not None  # noqa: S101 - without a caller nothing is read
+            reply = self.caller.carry_out(request)
+            self._replies.add(reply, is_alone=is_alone)
+            if is_large:
+                self._server.large.begin(reply)
+            reply.add_done_callback(self._on_reply)
+        self._next = None
+        return True
 
-    def _parse_next(self) -> Request | dict[str, Any] | None:
-        line = self._waiting.popleft()
-        self._size = 0 if line is None else len(line)
-        return self._read(line)
+    def _has_room_for_large(self) -> bool:
+        return self._transport is None or self._server.large.has_room(self)
 
     def _read_first(self, line: bytes | None) -> Request | dict[str, Any] | None:
         """Choose by the first line whether this connection speaks MAP from now on, and read it."""
@@ -440,21 +396,9 @@ class Connection(asyncio.Protocol):
     def _read_line(self, line: bytes | None) -> Request | dict[str, Any]:
         return read_line(line, self._server.limits)
 
-    def _must_wait(self, request: Request | dict[str, Any]) -> bool:
-        """Return whether a request with a large reply must wait because other callers do not read theirs."""
-        return (
-            isinstance(request, Request) and request.is_large and self._wait_unless(self._server.unread.has_room)
-        )
-
-    def _wait_unless(self, room: bool) -> bool:
-        if room or self._transport is None:
-            return False
-        self._server.unread.wait(self)
-        return True
-
     def _update_reading(self) -> None:
         """Pause or resume reading: a connection is read only while its lines can be processed."""
-        must_pause = self._is_unread or self._is_turn_over or self._pending is not None or bool(self._waiting)
+        must_pause = self._is_scheduled or self._is_unread or self._has_requests
         if must_pause is self._is_paused or self._transport is None or self._is_ended:
             return
         if self._transport.is_closing():
@@ -466,43 +410,23 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.resume_reading()
 
-    def _carry_out(self, request: Request) -> JobFuture:
-        assert self.caller is not None  # noqa: S101 - without a caller nothing is read
-        reply = self.caller.carry_out(request)
-        if request.is_large and not reply.done():
-            self._server.unread.begin(reply)
-        if self._size > LARGE_LINE and not reply.done():
-            self._server.unread.begin_line(reply)
-        return reply
+    # -- replies
+
+    def _on_reply(self, _: object) -> None:
+        self._send_replies()
+        if self._has_requests or self._is_ended:
+            self.go_on()
 
     def _send_replies(self) -> None:
         """Write the replies that are there, up to the first that is not."""
-        for reply in self._replies.take():
-            self._write(reply)
-        if self._replies:  # more may follow in this round of the loop, and one write is cheaper than two
-            self._server.loop.call_soon(self._flush)
-        else:
-            self._flush()
-        if self.caller is not None:
-            self.caller.replies_sent()
-        if self._waiting or self._pending is not None:
-            self._server.loop.call_soon(self.process)
-        else:
-            self._update_reading()
-        self._end_if_done()
+        if replies := self._replies.take():
+            self._write([encode(reply) for reply in replies if reply is not None])
+            if self.caller is not None:
+                self.caller.replies_sent()
 
-    # -- replies
-
-    def _write(self, reply: Any) -> None:
-        """Queue a reply for the next flush: several replies take one system call."""
-        line = encode(reply) + b"\n"
-        self._replies.note_size(len(line))
-        self._outgoing.append(line)
-
-    def _flush(self) -> None:
-        lines, self._outgoing = self._outgoing, []
+    def _write(self, lines: list[bytes]) -> None:
         if lines and self._transport is not None and not self._transport.is_closing():
-            self._transport.write(b"".join(lines))
+            self._transport.write(b"\n".join([*lines, b""]))
 
     def push(self, notice: dict[str, Any]) -> bool:
         """Send a notification. Return False if the caller does not read; `Caller.resume` is called
@@ -510,23 +434,15 @@ class Connection(asyncio.Protocol):
         """
         if self._is_unread or self._transport is None or self._transport.is_closing():
             return False
-        self._write(notice)
-        self._flush()
+        self._write([encode(notice)])
         return True
-
-    def _end_if_done(self) -> None:
-        if not self._is_ended or self._transport is None:
-            return
-        if not self._waiting and self._pending is None and not self._replies:
-            self._flush()
-            self._transport.close()
 
     def end(self) -> None:
         """Close the connection once the requests under way are answered: the server stops."""
         self._is_ended = True
         self._waiting.clear()
-        self._pending = None
-        self._end_if_done()
+        self._next = None
+        self.go_on()
 
     def abort(self) -> None:
         if self._transport is not None:
@@ -562,7 +478,7 @@ class UnixServer:
         self.map_server = map_server  # for connections that speak MAP
         self._listening: asyncio.Server | None = None
         self._all_gone = asyncio.Event()  # no connection is open
-        self.unread = UnreadReplies(self.loop)
+        self.large = LargeRequests(self.loop)
         self._warned_at = -WARN_SECONDS  # when, by the loop's time
 
     async def start(self) -> None:

@@ -10,19 +10,18 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..model.codec import encode
-from .callers import Caller
-from .executor import ReplyQueue
+from .callers import Caller, replied
 from .http import read_rpc
+from .protocol import Request
+from .replies import LARGE, ReplyQueue
 from .uvicorn_protocol import ABORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..core.authorize import Principal
-    from .executor import JobFuture
     from .http import Receive, Scope, Send
     from .http_app import HttpApp
-    from .protocol import Request
 
 
 CLOSE_SECONDS = 0.5  # to write the last messages, before the connection is aborted
@@ -96,7 +95,7 @@ class Outbox:
 class FrameCaller(Protocol):
     """The object that carries out the requests of a connection: a `Caller`, or a MAP session."""
 
-    def carry_out(self, request: Request) -> JobFuture: ...
+    def carry_out(self, request: Request) -> asyncio.Future[Any]: ...
     def replies_sent(self) -> None: ...
     def resume(self) -> None: ...
     def close(self) -> None: ...
@@ -115,7 +114,7 @@ class WebSocketConnection:
         self._has_room_now = asyncio.Event()  # may a request be begun?
         self.code, self.reason = GOING_AWAY, ""  # sent when this side ends the connection
         self._caller: FrameCaller = self._open_caller(principal)
-        self._replies = ReplyQueue(self._caller.carry_out, self._queue_replies)
+        self._replies = ReplyQueue()
 
     def _open_caller(self, principal: Principal | None) -> FrameCaller:
         assert principal is not None  # noqa: S101 - /ws needs a token
@@ -148,14 +147,17 @@ class WebSocketConnection:
             if (text := message.get("text")) is None:
                 self.code = NOT_TEXT
                 return
-            while not self._replies.may_read(len(text)):
+            while self._replies and len(text) > LARGE:
                 await self._wait_for_room()
             request = self._parse(text)
             if request is None:
                 continue
-            while self._outbox.is_full or not self._replies.has_room(request):
+            is_alone = len(text) > LARGE or (isinstance(request, Request) and request.is_alone)
+            while self._outbox.is_full or not self._replies.has_room(is_alone=is_alone):
                 await self._wait_for_room()
-            self._replies.begin(request, len(text))
+            reply = self._caller.carry_out(request) if isinstance(request, Request) else replied(request)
+            self._replies.add(reply, is_alone=is_alone)
+            reply.add_done_callback(self._queue_replies)
 
     async def _wait_for_room(self) -> None:
         self._has_room_now.clear()
@@ -164,12 +166,11 @@ class WebSocketConnection:
     def _on_disconnect(self, code: int) -> None:
         """Note the code with which the client ended the connection, or uvicorn because of what it sent."""
 
-    def _queue_replies(self) -> None:
+    def _queue_replies(self, _: object) -> None:
         """Put the replies that are there into the outbox, up to the first that is not."""
         for reply in self._replies.take():
-            piece = encode(reply)
-            self._replies.note_size(len(piece))
-            self._outbox.add(piece)
+            if reply is not None:
+                self._outbox.add(encode(reply))
         self._caller.replies_sent()
         self._has_room_now.set()
 
