@@ -113,10 +113,26 @@ def test_a_second_look_reads_no_deadline_again(room: Room) -> None:
         due._look(core, core.now())
         return counting.asked["records"] - 1  # one for the escalations
 
-    assert 1 == read_by_a_look() and 0 == read_by_a_look()
+    assert due.FEW + 1 == read_by_a_look() and 0 == read_by_a_look()
     room.mailbox("ann").give_task("bob", "another", deadline=30)
     assert 1 == read_by_a_look() and 0 == read_by_a_look()
     assert due.FEW + 2 == len(core.next_look.deadlines)
+
+
+def test_one_look_reads_a_part_of_many_deadlines_and_later_looks_the_others(
+    room: Room, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(due, "MOST_READ", 3)
+    given = [room.mailbox("ann").give_task("bob", "x", deadline=60).id for _ in range(8)]
+    core = due_core(room, Counting(room.core.store))
+    for read in (3, 6, 8):
+        due._look(core, core.now())
+        assert read == len(core.next_look.deadlines)
+        clock.advance(1)
+    assert sorted(given) == sorted(core.next_look.deadlines)
+    first = [due._deadlines(due_core(room, room.core.store), core.now()).keys()]
+    clock.advance(1)
+    assert first != [due._deadlines(due_core(room, room.core.store), core.now()).keys()]
 
 
 def test_a_look_at_every_write_is_found_out(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:

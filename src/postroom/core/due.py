@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 LOOK_EVERY = 1.0  # seconds between two looks of one process, at least
 SHARE = 1000  # a look that takes so long is followed by a pause of so many times as long
 FEW = 20  # tasks and escalations at a time
+MOST_READ = 100  # deadlines that one look reads
 
 
 def do_some(core: Core) -> None:
@@ -58,29 +59,32 @@ def _look(core: Core, moment: Moment) -> tuple[datetime | None, bool]:
         from .outbox import give_up_old  # noqa: PLC0415 - as above
 
         done += give_up_old(core, now)
-    deadlines = _deadlines(core)
-    if deadlines and min(deadlines) <= now:
+    deadlines = _deadlines(core, moment)
+    over = [letter for letter, at in deadlines.items() if at <= now][:FEW]
+    if over:
         from .tasks import report_overdue  # noqa: PLC0415 - as above
 
-        done += report_overdue(core, now, most=FEW)
+        done += report_overdue(core, now, over)
     asked = [convert(record.value, Escalation).due_at for record in core.store.records(OPEN_ESCALATION)]
     climbs = [at for at in asked if at is not None]
     if climbs and min(climbs) <= now:
         from .escalation import climb_overdue  # noqa: PLC0415 - as above
 
         done += climb_overdue(core, now, most=FEW)
-    later = [at for at in (*deadlines, *climbs) if at > now]
+    later = [at for at in (*deadlines.values(), *climbs) if at > now]
     return min(later, default=None), done > 0
 
 
-def _deadlines(core: Core) -> list[datetime]:
-    """Return the deadlines of tasks that are watched. That of a letter never changes, so each is read once."""
+def _deadlines(core: Core, moment: Moment) -> dict[str, datetime]:
+    """Return the deadlines of tasks that this process knows, by letter. None changes, so each is read once.
+
+    A look reads MOST_READ more at most, and looks of other seconds begin elsewhere: a command's process looks once.
+    """
     known, letters = core.next_look.deadlines, core.store.keys(DUE)
     new = [letter for letter in letters if letter not in known]
-    if len(new) > FEW:
-        records = core.store.records(DUE)
-    else:
-        records = [record for letter in new for record in core.store.records(DUE, letter)]
-    kept = {letter: known[letter] for letter in letters if letter in known}
-    core.next_look.deadlines = kept | {record.key: convert(record.value, Due).at for record in records}
-    return list(core.next_look.deadlines.values())
+    if len(new) > MOST_READ:
+        start = int(moment.steady) * MOST_READ % len(new)
+        new = [*new[start:], *new[:start]][:MOST_READ]
+    read = {letter: convert(one.value, Due).at for letter in new for one in core.store.records(DUE, letter)}
+    core.next_look.deadlines = {letter: known[letter] for letter in letters if letter in known} | read
+    return core.next_look.deadlines

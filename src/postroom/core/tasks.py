@@ -574,12 +574,13 @@ _PROGRESS = {
 }
 
 
-def report_overdue(core: Core, now: datetime, *, most: int | None = None) -> int:
+def report_overdue(core: Core, now: datetime, letters: Sequence[str] | None = None) -> int:
     """Send a notice to the givers of tasks whose deadline is over; return the number of notices.
 
-    `most` is how many tasks are looked at; None means all.
+    `letters` are the letters that opened these tasks; without it, all are looked for.
     """
-    due = [record.key for record in core.store.records(DUE) if convert(record.value, Due).at <= now][:most]
+    if letters is None:
+        letters = [record.key for record in core.store.records(DUE) if convert(record.value, Due).at <= now]
     notices = 0
 
     def plan() -> Sequence[Write]:
@@ -589,8 +590,8 @@ def report_overdue(core: Core, now: datetime, *, most: int | None = None) -> int
         return writes
 
     # In slices: other writers wait for a commit, and a thousand deadlines may fall on one day.
-    for start in range(0, len(due), SLICE):
-        some = due[start : start + SLICE]
+    for start in range(0, len(letters), SLICE):
+        some = letters[start : start + SLICE]
         core.store.commit(plan)
     return notices
 
