@@ -64,6 +64,10 @@ def face(sync: str, by_hand: ast.ClassDef) -> Iterator[str]:
         match item:
             case ast.AnnAssign(target=ast.Name(id=name)) if is_public(name):
                 yield f"    @property\n    def {name}(self) -> {ast.unparse(item.annotation)}: ..."
+            case ast.Assign(targets=[ast.Tuple() as names], value=ast.Tuple() as values):  # deprecated names
+                for old, new in zip(map(ast.unparse, names.elts), values.elts, strict=True):
+                    any_call = f"async def {old}(self, *args: Any, **more: Any) -> Any: ..."
+                    yield f"    {any_call if isinstance(new, ast.Call) else f'{old} = {ast.unparse(new)}'}"
             case ast.FunctionDef(name=name) if name[0] != "_" and name not in skipped:
                 is_plain = name in options.get("plain", ()) or is_property(item)
                 yield from lines(renamed(item), is_async=not is_plain)

@@ -13,11 +13,13 @@ from __future__ import annotations
 __version__ = "0.1.0"
 
 _HOMES = {
+    "core.board": "BoardView DeadCount Deadline Stuck Wait",
     "core.compose": "Draft",
     "core.messages": "Receipt",
     "core.portable": "Imported",
     "core.retention": "Sweep",
     "core.transfer": "Copied Refusal",
+    "core.waiting": "Entry",
     "errors": (
         "BadStore Busy Conflict Damaged DeadlinePassed HopsSpent IdTaken IllegalMove Invalid LeaseLost"
         " LookAlike LoopDetected Missing NameTaken NoAnswer NotAllowed PostroomError QuotaFull Refused Resync"
@@ -27,11 +29,13 @@ _HOMES = {
     "letter": "Batch Letter Work",
     "mailbox": "Mailbox draft",
     "model.agent": "Agent Card Presence",
-    "model.delivery": "Delivery State",
+    "model.alert": "Alert AlertLetter DeadAlertRow Later Rung Sight",
+    "model.delivery": "Attempt Delivery Lease State",
     "model.message": "Handoff Message Part Priority Recipient Template data event file reference text",
+    "model.peer": "Carried",
     "model.record": "Change Cursor",
     "model.query": "Tally",
-    "model.report": "AgentFlow BackupReport Diagnosis Finding Flow Level Stats Stop Trace",
+    "model.report": "AgentFlow BackupReport Diagnosis Finding Flow Level Rate Stats Stop Trace",
     "model.task": "Escalation Standing TaskState TaskStatus",
     "model.thread": "Conversation Thread Turn",
     "maintenance": "copy_room doctor restore",

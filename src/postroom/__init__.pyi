@@ -1,11 +1,13 @@
 # What `import postroom` offers, for type checkers. `__init__.py` imports each name when it is first used.
 
 from . import aio
+from .core.board import BoardView, DeadCount, Deadline, Stuck, Wait
 from .core.compose import Draft
 from .core.messages import Receipt
 from .core.portable import Imported
 from .core.retention import Sweep
 from .core.transfer import Copied, Refusal
+from .core.waiting import Entry
 from .errors import (
     BadStore,
     Busy,
@@ -42,7 +44,8 @@ from .letter import Batch, Letter, Work
 from .mailbox import Mailbox, draft
 from .maintenance import copy_room, doctor, restore
 from .model.agent import Agent, Card, Presence
-from .model.delivery import Delivery, State
+from .model.alert import Alert, AlertLetter, DeadAlertRow, Later, Rung, Sight
+from .model.delivery import Attempt, Delivery, Lease, State
 from .model.message import (
     Handoff,
     Message,
@@ -56,9 +59,10 @@ from .model.message import (
     reference,
     text,
 )
+from .model.peer import Carried
 from .model.query import Tally
 from .model.record import Change, Cursor
-from .model.report import AgentFlow, BackupReport, Diagnosis, Finding, Flow, Level, Stats, Stop, Trace
+from .model.report import AgentFlow, BackupReport, Diagnosis, Finding, Flow, Level, Rate, Stats, Stop, Trace
 from .model.task import Escalation, Standing, TaskState, TaskStatus
 from .model.thread import Conversation, Thread, Turn
 from .room import Room, open
@@ -69,21 +73,30 @@ __version__: str
 __all__ = [
     "Agent",
     "AgentFlow",
+    "Alert",
+    "AlertLetter",
+    "Attempt",
     "BackupReport",
     "BadStore",
     "Batch",
+    "BoardView",
     "Busy",
     "Card",
+    "Carried",
     "Change",
     "Conflict",
     "Conversation",
     "Copied",
     "Cursor",
     "Damaged",
+    "DeadAlertRow",
+    "DeadCount",
+    "Deadline",
     "DeadlinePassed",
     "Delivery",
     "Diagnosis",
     "Draft",
+    "Entry",
     "Escalation",
     "Finding",
     "Flow",
@@ -93,6 +106,8 @@ __all__ = [
     "IllegalMove",
     "Imported",
     "Invalid",
+    "Later",
+    "Lease",
     "LeaseLost",
     "Letter",
     "Level",
@@ -109,13 +124,16 @@ __all__ = [
     "Presence",
     "Priority",
     "QuotaFull",
+    "Rate",
     "Receipt",
     "Recipient",
     "Refusal",
     "Refused",
     "Resync",
     "Room",
+    "Rung",
     "SchemaTooNew",
+    "Sight",
     "StaleRevision",
     "Standing",
     "State",
@@ -123,6 +141,7 @@ __all__ = [
     "Stop",
     "StoreBusy",
     "StoreFailing",
+    "Stuck",
     "Sweep",
     "Tally",
     "Task",
@@ -138,6 +157,7 @@ __all__ = [
     "UnknownAgent",
     "UnknownMessage",
     "Unreadable",
+    "Wait",
     "Work",
     "__version__",
     "aio",

@@ -17,6 +17,7 @@ from .core.authorize import authorize
 from .core.compose import letter_fields
 from .core.messages import Reply
 from .errors import LeaseLost
+from .model.brief import quoted
 from .model.delivery import State
 from .model.query import Found
 
@@ -102,7 +103,7 @@ class Letter:
         return self.delivery.state
 
     def __repr__(self) -> str:
-        about = f" {self.subject!r}" if self.subject else ""
+        about = f" {quoted(self.subject)}" if self.subject else ""
         return f"<{type(self).__name__} {self.id} from {self.sender}{about} ({self.state})>"
 
     def reply(self, body: Any = None, *, to_all: bool = False, **fields: Unpack[Fields]) -> Receipt:

@@ -11,6 +11,7 @@ called: a command uses one verb, and start-up is most of what it costs.
 from __future__ import annotations
 
 import os
+from functools import wraps
 from typing import TYPE_CHECKING, Any, overload
 
 from msgspec.structs import asdict
@@ -52,6 +53,16 @@ def draft(to: Any = None, body: Any = None, **fields: Unpack[Fields]) -> Draft:
     Without `to`, a draft with `in_reply_to` is a reply.
     """
     return compose.Draft(to=to, body=body, **compose.letter_fields(fields))
+
+
+def _with_may_ring(method: Callable[..., T]) -> Callable[..., T]:
+    """Return the method with its callback under its deprecated name."""
+
+    @wraps(method)
+    def call(*args: Any, may_ring: Callable[[], bool] | None = None, **more: Any) -> T:
+        return method(*args, **{"may_alert": may_ring, **more})
+
+    return call
 
 
 class Mailbox:
@@ -669,42 +680,11 @@ class Mailbox:
 
         return self._perform(alerts.Shown, ids=ids, host=host, where=where, read=read).shown
 
-    def begin_rings(self, way: str, *, backlog: bool = False) -> int:
-        """Do what `begin_alerts` does; deprecated name."""
-        return self.begin_alerts(way, backlog=backlog)
+    # -- deprecated names
 
-    def try_ring(
-        self, way: str, *, may_ring: Callable[[], bool] | None = None, within: float | None = None
-    ) -> Rung | Later:
-        """Do what `next_alert` does; deprecated name."""
-        return self.next_alert(way, may_alert=may_ring, within=within)
-
-    def wait_to_ring(
-        self,
-        way: str,
-        timeout: float = 30.0,
-        *,
-        may_ring: Callable[[], bool] | None = None,
-        within: float | None = None,
-    ) -> Rung | None:
-        """Do what `wait_for_alert` does; deprecated name."""
-        return self.wait_for_alert(way, timeout, may_alert=may_ring, within=within)
-
-    def ring_done(self, way: str, ids: str | Sequence[str]) -> None:
-        """Do what `alert_done` does; deprecated name."""
-        self.alert_done(way, ids)
-
-    def ring_failed(self, way: str, ids: str | Sequence[str], why: str) -> int:
-        """Do what `alert_failed` does; deprecated name."""
-        return self.alert_failed(way, ids, why)
-
-    def dead_rings(self) -> list[DeadAlertRow]:
-        """Do what `dead_alerts` does; deprecated name."""
-        return self.dead_alerts()
-
-    def retry_rings(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
-        """Do what `retry_alerts` does; deprecated name."""
-        return self.retry_alerts(way=way, ids=ids)
+    begin_rings, ring_done, ring_failed = begin_alerts, alert_done, alert_failed
+    dead_rings, retry_rings = dead_alerts, retry_alerts
+    try_ring, wait_to_ring = _with_may_ring(next_alert), _with_may_ring(wait_for_alert)
 
     # -- shared steps
 

@@ -374,13 +374,7 @@ class Room:
 
         return self._perform_in_room(alerts.RetryAlerts, way=way, ids=ids).retried
 
-    def dead_rings(self) -> list[DeadAlertRow]:
-        """Do what `dead_alerts` does; deprecated name."""
-        return self.dead_alerts()
-
-    def retry_rings(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
-        """Do what `retry_alerts` does; deprecated name."""
-        return self.retry_alerts(way=way, ids=ids)
+    dead_rings, retry_rings = dead_alerts, retry_alerts  # deprecated names
 
     def doctor(self, *, repair: bool = False, full: bool = False, progress: Progress | None = None) -> Diagnosis:
         """Check this room's health, with a real write and read; `repair` mends what is safe to mend."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .core import compose, tasks, threads
 from .core.verb import perform
 from .letter import Work
+from .model.brief import quoted
 from .model.task import TaskState
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Task:
         return self.standing.is_final
 
     def __repr__(self) -> str:
-        about = f" {self.subject!r}" if self.subject else ""
+        about = f" {quoted(self.subject)}" if self.subject else ""
         return f"<{type(self).__name__} {self.id} from {self.giver} to {self.receiver}{about} ({self.state})>"
 
     def accept(self, body: Any = None, *, ack: bool = True, **fields: Unpack[Fields]) -> Receipt:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 import postroom
 from postroom import Invalid, Mailbox, Room
+from postroom.model.brief import LINE
 from tests.rooms import texts
 
 
@@ -105,6 +108,29 @@ def test_every_public_name_can_be_had_and_nothing_else() -> None:
     assert sorted(postroom.__all__) == dir(postroom)
     with pytest.raises(AttributeError):
         postroom.nothing  # type: ignore[attr-defined] # noqa: B018
+
+
+def test_what_public_methods_return_is_exported() -> None:
+    faces = (Room, Mailbox, postroom.Letter, postroom.Work, postroom.Batch, postroom.Task)
+    returned = {
+        name
+        for face in faces
+        for member in vars(face).values()
+        if inspect.isfunction(member) and member.__name__[0] != "_"
+        for name in re.findall(r"[A-Z]\w+", str(member.__annotations__.get("return", "")))
+    }
+    assert returned - {*postroom.__all__} <= {"None", "Iterator", "Generator", "Any", "Self"}
+
+
+def test_values_show_themselves_on_one_line(room: Room) -> None:
+    sent = room.mailbox("ann").send("bob", "x" * 500, subject="y" * 500, data=[1] * 500)
+    room.mailbox("bob").register(description="z" * 500)
+    work = room.mailbox("bob").claim()
+    assert work and work.delivery.lease
+    values = (sent, sent.message, work, work.delivery, room.agent("bob"), room.board(), room.stats())
+    assert all(len(repr(one)) <= LINE and "\n" not in repr(one) for one in values)
+    assert work.delivery.lease.token not in repr(work.delivery)
+    assert "Template(name='n', body='b', kind='message', priority=2)" == repr(room.save_template("n", body="b"))
 
 
 def test_importing_postroom_loads_nothing_heavy() -> None:

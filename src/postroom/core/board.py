@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..model.alert import DeadAlertRow
+from ..model.brief import Brief
 from ..model.delivery import OPEN, State
 from ..model.names import AT, system_of
 from ..model.peer import Carried
@@ -88,7 +89,7 @@ class DeadCount(Struct):
     dead: int
 
 
-class BoardView(Struct, kw_only=True):
+class BoardView(Brief, frozen=True, kw_only=True):
     """Who waits for whom, and what is stuck: of one mailbox or, for an operator, of the room."""
 
     at: datetime

@@ -76,9 +76,9 @@ def _look(core: Core, moment: Moment) -> tuple[datetime | None, bool]:
 
 
 def _deadlines(core: Core, moment: Moment) -> dict[str, datetime]:
-    """Return the deadlines of tasks that this process knows, by letter. None changes, so each is read once.
+    """Return the deadlines of tasks that this process knows, by letter; none changes, so each is read once.
 
-    A look reads MOST_READ more at most, and looks of other seconds begin elsewhere: a command's process looks once.
+    A look reads MOST_READ more at most. Looks of other seconds begin elsewhere: a command looks only once.
     """
     known, letters = core.next_look.deadlines, core.store.keys(DUE)
     new = [letter for letter in letters if letter not in known]

@@ -23,6 +23,7 @@ from ..errors import IllegalMove, Invalid, PostroomError, TooLarge, UnknownAgent
 from ..model import delivery as model_delivery
 from ..model import message as model_message
 from ..model import task as model_task
+from ..model.brief import Brief
 from ..model.codec import convert, to_plain
 from ..model.delivery import UNSENT, State, open_delivery
 from ..model.message import Message, Priority, is_any, is_broadcast
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     from .core import Core
 
 
-class Receipt(Struct, frozen=True, gc=False, kw_only=True):
+class Receipt(Brief, frozen=True, gc=False, kw_only=True):
     """The result of sending a letter."""
 
     message: Message

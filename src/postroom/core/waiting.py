@@ -10,7 +10,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from ..model.brief import Brief
 from ..model.delivery import State
 from ..model.message import Priority, same_name
 from ..model.names import POSTMASTER
@@ -35,7 +37,7 @@ _STEPS = {TaskState.PENDING: "accept", TaskState.ACCEPTED: "complete", TaskState
 _ARRIVED = (*READABLE, State.DONE, State.DEAD)
 
 
-class Entry(Struct, kw_only=True):
+class Entry(Brief, frozen=True, kw_only=True):
     """One thing that waits for an agent."""
 
     what: What
@@ -81,7 +83,7 @@ class Waiting(MailboxVerb, kw_only=True):
             *self._questions(core, principal),
             *self._tasks(core, principal),
         ]
-        _begin(core, mailbox, steps)
+        steps = _begun(core, mailbox, steps)
         mail = self._mail(core, principal, MOST + len(steps)) if self.mail else []
         found: dict[tuple[str, str], Entry] = {}
         for entry in (*steps, *mail):
@@ -190,15 +192,17 @@ def _of_letter(found: Found) -> Entry:
     )
 
 
-def _begin(core: Core, mailbox: str, entries: list[Entry]) -> None:
-    """Add how the letters of these entries begin, and their priority, as the agents concerned may see them."""
+def _begun(core: Core, mailbox: str, entries: list[Entry]) -> list[Entry]:
+    """Return the entries with the beginnings of their letters and their priority, as the mailbox may see them."""
     ids = tuple({entry.letter for entry in entries})
     wanted = Query(mailbox=mailbox or None, message_ids=ids, states=_ARRIVED, shown_only=True, order="age")
     letters = {found.message.id: found.message for found in core.store.find(wanted)} if ids else {}
-    for entry in entries:
-        letter = letters.get(entry.letter)
-        if letter is not None:
-            entry.text, entry.priority = _first_line(letter.text), letter.priority
+    return [
+        replace(entry, text=_first_line(letters[entry.letter].text), priority=letters[entry.letter].priority)
+        if entry.letter in letters
+        else entry
+        for entry in entries
+    ]
 
 
 def _first_line(text: str) -> str:

@@ -11,13 +11,14 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from .brief import Brief
 from .codec import convert, to_plain
 
 EVERYONE = "*"
 MAP = "map"  # key in `extra`: the MAP fields for which a card has none of its own
 
 
-class Card(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Card(Brief, frozen=True, kw_only=True, omit_defaults=True):
     """An agent's description of itself."""
 
     id: str
@@ -140,7 +141,7 @@ class Presence(Struct, frozen=True, kw_only=True):
         return WORDS[Status.OFFLINE].inbox if self.left else self.words.inbox
 
 
-class Agent(Struct, frozen=True, kw_only=True):
+class Agent(Brief, frozen=True, kw_only=True):
     """A card and its presence: one row of the directory."""
 
     card: Card

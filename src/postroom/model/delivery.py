@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import IllegalMove
+from .brief import Brief
 from .message import Priority, RecipientKind
 from .names import AT
 
@@ -93,7 +94,7 @@ class Attempt(Struct, frozen=True, gc=False, kw_only=True):
     reason: str
 
 
-class Delivery(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+class Delivery(Brief, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """One letter at one mailbox, which moves through the states of the table."""
 
     message_id: str

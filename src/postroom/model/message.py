@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..errors import Invalid
+from .brief import Brief
 from .names import ANY, BROADCAST, POSTMASTER, fold
 from .values import check_json, check_text
 
@@ -186,7 +187,7 @@ class TaskNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str | None = None
 
 
-class Message(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+class Message(Brief, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """A letter: written once, never changed."""
 
     id: str  # a ULID, or the id it came with from outside
@@ -359,7 +360,7 @@ PLACE_RULE = "{name}, with letters, digits and _; a brace itself is written {{ o
 _PIECE = r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]{0,63})\}|[{}]"
 
 
-class Template(Struct, frozen=True, kw_only=True):
+class Template(Brief, frozen=True, kw_only=True):
     """A letter with places to fill in. Subject, body and tags may hold places."""
 
     name: str

@@ -10,6 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from .brief import Brief
 from .delivery import Delivery, State
 from .message import Message, Priority
 from .record import Cursor
@@ -33,7 +34,7 @@ class Name(Struct, frozen=True):
     known: bool
 
 
-class Found(Struct, frozen=True, gc=False):
+class Found(Brief, frozen=True, gc=False):
     """A letter with its delivery at one mailbox."""
 
     message: Message
@@ -91,7 +92,7 @@ class LetterQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
 # Answers that count
 
 
-class Tally(Struct, frozen=True, kw_only=True):
+class Tally(Brief, frozen=True, kw_only=True):
     """The open and dead mail of one mailbox. Settled mail is not counted: that would read all of it."""
 
     mailbox: str

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from ..errors import Invalid
+from .brief import Brief
 from .delivery import State
 from .names import check_agent, check_id
 
@@ -77,7 +78,7 @@ def alert_log_key(mailbox: str, way: str) -> str:
 What = Literal["posted", "moved", "put", "forgot"]
 
 
-class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Change(Brief, frozen=True, kw_only=True, omit_defaults=True):
     """One numbered change of a room. A broadcast is one change, not one per recipient."""
 
     number: int

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .alert import Alert, Sight
+from .brief import Brief
 from .delivery import Attempt, State
 from .message import Message, Priority, RecipientKind
 from .query import Tally
@@ -34,7 +35,7 @@ class Rate(Struct, frozen=True, kw_only=True):
     median_to_acknowledged: float | None  # seconds from the first time it was shown
 
 
-class Stats(Struct, frozen=True, kw_only=True):
+class Stats(Brief, frozen=True, kw_only=True):
     """The statistics of a room."""
 
     letters: int
@@ -63,7 +64,7 @@ class AgentFlow(Struct, frozen=True, kw_only=True):
     median_to_done: float | None  # seconds from delivery to done, of the letters settled since the previous sample
 
 
-class Flow(Struct, frozen=True, kw_only=True):
+class Flow(Brief, frozen=True, kw_only=True):
     """The traffic of a room since the previous sample.
 
     In the first sample `seconds` is 0, and there are no rates.
@@ -93,7 +94,7 @@ class Flow(Struct, frozen=True, kw_only=True):
 # The trace of one letter
 
 
-class Stop(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Stop(Brief, frozen=True, kw_only=True, omit_defaults=True):
     """A letter at one mailbox, without the lease token, which would allow anyone to settle it."""
 
     mailbox: str
@@ -116,7 +117,7 @@ class Stop(Struct, frozen=True, kw_only=True, omit_defaults=True):
     done_at: datetime | None = None  # the time at which that task was finished
 
 
-class Trace(Struct, frozen=True, kw_only=True):
+class Trace(Brief, frozen=True, kw_only=True):
     """The history of one letter: where it is, what happened to it, and the letters that followed from it."""
 
     message: Message
@@ -176,7 +177,7 @@ class Finding(Struct, frozen=True, kw_only=True, omit_defaults=True):
     repaired: bool = False  # `what` says what was wrong; it is repaired now
 
 
-class Diagnosis(Struct, frozen=True, kw_only=True):
+class Diagnosis(Brief, frozen=True, kw_only=True):
     """All findings, in the order of the checks."""
 
     findings: tuple[Finding, ...]

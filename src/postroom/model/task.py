@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import IllegalMove, Invalid, NotAllowed
+from .brief import Brief
 from .codec import convert, to_plain
 from .message import Priority, is_broadcast
 from .record import ACTIVE_TASKS, DUE, TASKS, Record
@@ -73,7 +74,7 @@ MOVES: dict[TaskState, tuple[TaskState, ...]] = {
 ACTIVE = frozenset({TaskState.ACCEPTED, TaskState.WORKING, TaskState.INPUT_REQUIRED})
 
 
-class TaskStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TaskStatus(Brief, frozen=True, kw_only=True, omit_defaults=True):
     """The status of a task after all its letters."""
 
     letter: str  # the id of the letter that opened it, by which Postroom knows the task
@@ -281,7 +282,7 @@ def note_task(pages: RecordBuffer, task: TaskStatus, *, active: bool, due: bool)
 ESCALATION = "escalation"  # the kind of its letters, and the name of their data part
 
 
-class Escalation(Struct, frozen=True, kw_only=True):
+class Escalation(Brief, frozen=True, kw_only=True):
     """A question that goes up a ladder of agents until one of them answers.
 
     Its letters carry the question itself.

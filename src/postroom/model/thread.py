@@ -14,6 +14,7 @@ from msgspec import Struct, ValidationError, convert, field
 from msgspec.structs import replace
 
 from ..errors import IllegalMove
+from .brief import Brief
 from .codec import blake2b
 from .message import DEFAULT_SCOPE, TURN_NOTE, is_any, is_broadcast
 
@@ -27,7 +28,7 @@ GENERAL = "conv-general:"  # followed by a scope: all letters of a scope that be
 _SLASH = "::"  # replaces the "/" of a scope, which no id may hold; no scope holds two colons in a row
 
 
-class Thread(Struct, frozen=True, kw_only=True):
+class Thread(Brief, frozen=True, kw_only=True):
     """A root letter and the replies to it."""
 
     id: str  # the root letter's id
@@ -38,7 +39,7 @@ class Thread(Struct, frozen=True, kw_only=True):
     last_at: datetime
 
 
-class Turn(Struct, frozen=True, kw_only=True):
+class Turn(Brief, frozen=True, kw_only=True):
     """A letter as one contribution to a conversation."""
 
     id: str
@@ -50,7 +51,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     created_at: datetime
 
 
-class Conversation(Struct, frozen=True, kw_only=True):
+class Conversation(Brief, frozen=True, kw_only=True):
     """Letters with the same explicit id, or the same thread tag and scope, or all others of a scope."""
 
     id: str
