@@ -35,14 +35,15 @@ def error_classes() -> list[type[errors.PostroomError]]:
 
 def test_the_public_door_is_pinned() -> None:
     expected = """
-        Agent AgentFlow BackupReport BadStore Batch Busy Card Change Conflict Conversation Copied Cursor
-        Damaged DeadlinePassed Delivery Diagnosis Draft Escalation Finding Flow Handoff HopsSpent IdTaken
-        IllegalMove Imported Invalid LeaseLost Letter Level LookAlike LoopDetected Mailbox Message Missing
-        NameTaken NoAnswer NotAllowed Part PostroomError Presence Priority QuotaFull Receipt Recipient Refusal
-        Refused Resync Room SchemaTooNew StaleRevision Standing State Stats Stop StoreBusy StoreFailing Sweep Tally
-        Task TaskState TaskStatus Template Thread TooFast TooLarge Trace Turn Undeliverable UnknownAgent
-        UnknownMessage Unreadable Work __version__ aio copy_room data doctor draft event file open reference
-        restore text
+        Agent AgentFlow Alert AlertLetter Attempt BackupReport BadStore Batch BoardView Busy Card Carried
+        Change Conflict Conversation Copied Cursor Damaged DeadAlertRow DeadCount Deadline DeadlinePassed
+        Delivery Diagnosis Draft Entry Escalation Finding Flow Handoff HopsSpent IdTaken IllegalMove
+        Imported Invalid Later Lease LeaseLost Letter Level LookAlike LoopDetected Mailbox Message Missing
+        NameTaken NoAnswer NotAllowed Part PostroomError Presence Priority QuotaFull Rate Receipt Recipient
+        Refusal Refused Resync Room Rung SchemaTooNew Sight StaleRevision Standing State Stats Stop
+        StoreBusy StoreFailing Stuck Sweep Tally Task TaskState TaskStatus Template Thread TooFast TooLarge
+        Trace Turn Undeliverable UnknownAgent UnknownMessage Unreadable Wait Work __version__ aio copy_room
+        data doctor draft event file open reference restore text
     """.split()
     assert expected == sorted(postroom.__all__)
 
