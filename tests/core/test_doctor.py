@@ -10,6 +10,7 @@ import pytest
 import postroom
 from postroom import Diagnosis, Finding, Level, Room, StoreFailing
 from postroom.core import doctor
+from postroom.core.core import PULSE
 from postroom.model.record import Record
 from postroom.settings import misspelt
 from postroom.store.protocol import Put
@@ -46,17 +47,17 @@ def test_an_intact_room_is_healthy_and_every_check_says_so(room: Room) -> None:
 def test_a_doctor_changes_nothing_that_users_see(factory: RoomFactory) -> None:
     room = factory.room()
     room.mailbox("ann").send("bob", "x")
-    before = (room.stats(), room.mailboxes(), factory.store.records(doctor.PROBE))
+    before = (room.stats(), room.mailboxes(), factory.store.records(PULSE))
     room.doctor()
     room.doctor(repair=True)
-    assert (room.stats(), room.mailboxes(), factory.store.records(doctor.PROBE)) == before
+    assert (room.stats(), room.mailboxes(), factory.store.records(PULSE)) == before
     assert texts(room.mailbox("bob").check()) == ["x"]
 
 
 def test_what_a_killed_doctor_left_behind_is_removed(factory: RoomFactory) -> None:
-    factory.store.commit([Put(record=Record(kind=doctor.PROBE, key="old", value="x"))])
+    factory.store.commit([Put(record=Record(kind=PULSE, key=PULSE, value="x"))])
     factory.room().doctor()
-    assert factory.store.records(doctor.PROBE) == []
+    assert factory.store.records(PULSE) == []
 
 
 def test_a_room_that_takes_no_writes_is_found(factory: RoomFactory, monkeypatch: pytest.MonkeyPatch) -> None:

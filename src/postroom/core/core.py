@@ -8,6 +8,7 @@ from __future__ import annotations
 from _thread import allocate_lock
 from collections import Counter
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, field
@@ -153,15 +154,19 @@ def change_record(
 PULSE = "pulse"  # kind and key of the record that `probe_store` writes, reads and removes
 
 
-def probe_store(core: Core) -> None:
-    """Write and read back a record, to prove that the store works; raise StoreFailing if it does not.
+def probe_store(core: Core) -> float:
+    """Write and read back a record, to prove that the store works, and return the seconds of the write.
+
+    Raises StoreFailing if it does not work.
 
     The probe takes the path of every commit. It is a record and not a letter, so it notifies no agent and stays in
     no history.
     """
-    value = core.ids.token()
+    value, began = core.ids.token(), monotonic()
     core.store.commit([put_record(PULSE, PULSE, value, find_record(core, PULSE, PULSE))])
+    spent = monotonic() - began
     found = find_record(core, PULSE, PULSE)
     if found is None or found.value != value:
         raise StoreFailing("what was written is not what is read", hint="do not trust this disk")
     core.store.commit([put_record(PULSE, PULSE, None, found)])
+    return spent

@@ -7,7 +7,6 @@ write and a real read: of a record of its own, which it removes again.
 from __future__ import annotations
 
 import platform
-import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Annotated
@@ -19,20 +18,18 @@ from ..errors import PostroomError
 from ..model.agent import Warmth
 from ..model.delivery import State
 from ..model.query import LetterQuery, Query
-from ..model.record import Record
 from ..model.report import Diagnosis, Finding, Level, Progress, error, note, ok, warning
 from ..policy.trust import no_route
-from ..store.protocol import Put, known_names
+from ..store.protocol import known_names
 from .agents import registered_agents
 from .authorize import Principal
-from .core import Core
+from .core import Core, probe_store
 from .deliveries import apply_timers, is_process_gone
 from .outbox import count_waiting
 from .peers import all_peers
 from .validation import check_progress
 from .verb import LOCAL, Verb, verb
 
-PROBE = "doctor"  # kind of the records that test a write; none is left behind
 SLOW = 1.0  # seconds for one durable write
 AHEAD = timedelta(minutes=5)  # a letter written later than this has a wrong clock behind it
 MOST = 10  # names listed in one finding
@@ -102,19 +99,11 @@ class ListQuarantined(Verb, kw_only=True):
 
 
 def _write_and_read(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
-    key, value = core.ids.token(), core.now().wall.isoformat()
-    began = time.monotonic()
-    core.store.commit([Put(record=Record(kind=PROBE, key=key, value=value))])
-    spent = time.monotonic() - began
-    found = core.store.records(PROBE, key)
-    if [record.value for record in found] != [value]:
-        yield error("write and read", "what was written is not what is read", "do not trust this disk")
-    elif spent > SLOW:
+    spent = probe_store(core)
+    if spent > SLOW:
         yield warning("write and read", f"works, but a write took {spent:.1f} s", "is the disk busy or failing?")
     else:
         yield ok("write and read", f"a durable write took {spent * 1000:.1f} ms")
-    left = core.store.records(PROBE)  # those too that a killed doctor left behind
-    core.store.commit([Put(record=Record(kind=PROBE, key=r.key, value=None, revision=r.revision)) for r in left])
 
 
 def _leases(core: Core, _caller: Principal, repair: bool) -> Iterator[Finding]:

@@ -501,9 +501,8 @@ def is_ours(core: Core, system: str) -> bool:
 def announced(core: Core) -> str:
     """Return the name of this room to announce it to others: from now on it stays."""
     name = system_id(core)
-    if core.system:
-        return name
-    return _name(_settle_name(core, name))
+    found = None if core.system else find_record(core, SYSTEM, EVERYONE)
+    return name if found is None or not _may_give_way(found.value) else _name(_settle_name(core, name))
 
 
 def adopt(core: Core, name: str) -> str:
@@ -515,10 +514,13 @@ def _settle_name(core: Core, name: Any) -> Any:
     """Replace a name that may give way, or none; return what is recorded then."""
 
     def step(held: Any) -> Any:
-        may_give_way = held is None or (isinstance(held, dict) and _GIVES_WAY in held)
-        return name if may_give_way else held
+        return name if held is None or _may_give_way(held) else held
 
     return change_record(core, SYSTEM, EVERYONE, Any, step)
+
+
+def _may_give_way(value: Any) -> bool:
+    return isinstance(value, dict) and _GIVES_WAY in value
 
 
 def _name(value: Any) -> str:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from time import monotonic
@@ -42,7 +41,7 @@ from ..policy.trust import check_outgoing
 from .connection import ConnectionLost, MapRefusal
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from ..core.core import Core
@@ -165,19 +164,6 @@ AROUND = 1024  # bytes around an envelope in a call, `after` included
 LARGEST = 8 * 1024 * 1024  # bytes of letters that are looked up at once, and one letter more
 
 
-class RouteFilter(Struct, frozen=True, kw_only=True):
-    """The peer that letters go to, and which letters may go there."""
-
-    system: str
-    excludes: Callable[[Found], bool]  # did it refuse this letter, which may go to another system?
-    is_ours: bool  # is the peer a Postroom, too?
-
-    def takes(self, found: Found) -> bool:
-        """Return whether it may go there: not if another system may have it by now, or if this one refused it."""
-        holder = found.delivery.given_to
-        return (not holder or same_name(holder, self.system)) and not self.excludes(found)
-
-
 class QueuedEnvelope(Struct, frozen=True, kw_only=True):
     """The envelope of one letter, and its deliveries that go to one system together."""
 
@@ -210,20 +196,20 @@ class QueuedEnvelope(Struct, frozen=True, kw_only=True):
 
 
 def next_envelopes(
-    core: Core, here: str, waiting: Mapping[str, str], most: int, route: RouteFilter
+    core: Core, here: str, waiting: Mapping[str, str], most: int, link: Link, is_postroom: bool
 ) -> list[QueuedEnvelope]:
     """Return the next envelopes for these mailboxes, in order of acceptance.
 
-    `waiting`: the system of each mailbox.
+    `waiting`: the system of each mailbox; `is_postroom`: is the peer of the link a Postroom, too?
     """
     together: dict[tuple[str, str, tuple[bool, str]], list[Found]] = {}
-    for found in outbox.next_letters(core, list(waiting), most, route.takes):
+    for found in outbox.next_letters(core, list(waiting), most, link.takes):
         system = waiting[found.delivery.mailbox]
         together.setdefault((found.message.id, system, _group_key(found)), []).append(found)
     envelopes: list[QueuedEnvelope] = []
     size, now = 0, core.now().wall
     for (_, system, _), some in together.items():
-        envelopes.append(_envelope_for(core, here, system, some, route, now))
+        envelopes.append(_envelope_for(core, here, system, some, is_postroom, now))
         size += envelopes[-1].size
         if size > LARGEST:
             break
@@ -255,12 +241,12 @@ def _group_key(found: Found) -> tuple[bool, str]:
 
 
 def _envelope_for(
-    core: Core, here: str, system: str, found: list[Found], route: RouteFilter, now: datetime
+    core: Core, here: str, system: str, found: list[Found], is_postroom: bool, now: datetime
 ) -> QueuedEnvelope:
     letter, most = found[0].message, core.limits.federation_hops
     targets = [_target(one.delivery.mailbox, system) for one in found]
     envelope = envelope_for(letter, targets, here=here, most_hops=most)
-    encoded = Raw(encode(encode_envelope(envelope, now, is_ours=route.is_ours)))
+    encoded = Raw(encode(encode_envelope(envelope, now, is_ours=is_postroom)))
     return QueuedEnvelope(envelope=envelope, found=tuple(found), encoded=encoded)
 
 
@@ -378,12 +364,11 @@ class Courier:
     async def _round(self, connection: PeerConnection) -> bool:
         """Send some of what waits; False: nothing more can go now."""
         waiting = dict(self._link.waiting)
-        route = RouteFilter(system=self._link.system, excludes=self._link.excludes, is_ours=connection.in_order)
-        envelopes = await self._look_up(waiting, route)
+        envelopes = await self._look_up(connection, waiting)
         self._new.clear()
         if any(queued.is_free for queued in envelopes):
             # Before anything is sent: otherwise two links could both deliver it (G9).
-            envelopes = await self._reserve(waiting, route, envelopes)
+            envelopes = await self._reserve(connection, waiting, envelopes)
         if not envelopes:
             for mailbox in waiting:
                 self._link.waiting.pop(mailbox, None)
@@ -404,7 +389,7 @@ class Courier:
         return send_round.moved > 0
 
     async def _reserve(
-        self, waiting: dict[str, str], route: RouteFilter, envelopes: list[QueuedEnvelope]
+        self, connection: PeerConnection, waiting: dict[str, str], envelopes: list[QueuedEnvelope]
     ) -> list[QueuedEnvelope]:
         """Reserve for our link the letters that could go by another one as well.
 
@@ -413,12 +398,12 @@ class Courier:
         free = [found for queued in envelopes if queued.is_free for found in queued.found]
         await self._executor.submit(partial(outbox.assign, self.core, free, self._link.system), self)
         self._new.update(_key_of(found) for found in free if not found.delivery.given_to)
-        return [queued for queued in await self._look_up(waiting, route) if not queued.is_free]
+        return [queued for queued in await self._look_up(connection, waiting) if not queued.is_free]
 
-    async def _look_up(self, waiting: dict[str, str], route: RouteFilter) -> list[QueuedEnvelope]:
+    async def _look_up(self, connection: PeerConnection, waiting: dict[str, str]) -> list[QueuedEnvelope]:
         """Look up what goes next; few after a cut, when the window is small."""
         most = self._window * IN_A_ROUND
-        look = partial(next_envelopes, self.core, self._here, waiting, most, route)
+        look = partial(next_envelopes, self.core, self._here, waiting, most, self._link, connection.in_order)
         envelopes: list[QueuedEnvelope] = await self._executor.run_slow(look)
         return envelopes
 

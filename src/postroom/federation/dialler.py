@@ -36,7 +36,7 @@ from .connection import (
     sender,
     why,
 )
-from .incoming import PeerHandler, batch_limit_of, frame_limit, frame_limit_of, handshake, knows_order
+from .incoming import PeerHandler, abilities, frame_limit, handshake
 from .link import PeerConnection
 
 if TYPE_CHECKING:
@@ -167,10 +167,7 @@ class Dialler:
         connection = None
         try:
             result = await self._handshake(rpc, reading)
-            knows, largest, together = knows_order(result), frame_limit_of(result), batch_limit_of(result)
-            connection = PeerConnection(
-                rpc, reading.cancel, in_order=knows, largest=largest, together=together, is_dialled=True
-            )
+            connection = PeerConnection(rpc, reading.cancel, is_dialled=True, **abilities(result))
             handler.leave = reading.cancel
             self._link.join(connection)
             # `wait` does not raise; `result` below does, with the reason why the connection ended.

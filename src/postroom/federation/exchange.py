@@ -30,7 +30,7 @@ from . import link as federation_link
 from .connection import ConnectionLost, RpcConnection
 from .courier import Courier, RetryLog
 from .dialler import ANSWER, Dialler, LocalSystem
-from .incoming import PeerHandler, batch_limit_of, connect_answer, frame_limit_of, knows_order
+from .incoming import PeerHandler, abilities, connect_answer
 from .link import Link, PeerConnection
 from .lookup import AgentLookup
 
@@ -123,13 +123,7 @@ class Exchange:
         self._last_exposure[fold(peer.system)] = result["exposure"]
         handler = PeerHandler(self._executor, link, self.local.system)
         rpc = rpc_type(send, handler.notified, ANSWER)
-        connection = PeerConnection(
-            rpc,
-            close,
-            in_order=knows_order(params),
-            largest=frame_limit_of(params),
-            together=batch_limit_of(params),
-        )
+        connection = PeerConnection(rpc, close, **abilities(params))
         handler.leave = partial(link.leave, connection)
         link.join(connection)
         return result, PeerSession(link, handler, connection)

@@ -79,23 +79,16 @@ def software_info(limits: Limits) -> dict[str, Any]:
     return {SOFTWARE: {"version": __version__, LARGEST: frame_limit(limits), TOGETHER: MOST_TOGETHER}}
 
 
-def knows_order(result: dict[str, Any]) -> bool:
-    """Return whether the peer is a Postroom, which knows `after`."""
-    return isinstance(result.get(SOFTWARE), dict)
-
-
-def frame_limit_of(result: dict[str, Any]) -> int | None:
-    """Return the bytes of the largest frame that the peer reads; None if it sent no limit."""
-    return _number(result, LARGEST)
-
-
-def batch_limit_of(result: dict[str, Any]) -> int:
-    """Return the number of letters that the peer takes in one call."""
-    return min(_number(result, TOGETHER) or 1, MOST_TOGETHER)
+def abilities(result: dict[str, Any]) -> dict[str, Any]:
+    """Return what a peer can do by what it reports in the handshake, as arguments of a PeerConnection."""
+    if not isinstance(result.get(SOFTWARE), dict):
+        return {"in_order": False}  # no Postroom
+    together = min(_number(result, TOGETHER) or 1, MOST_TOGETHER)
+    return {"in_order": True, "largest": _number(result, LARGEST), "together": together}
 
 
 def _number(result: dict[str, Any], name: str) -> int | None:
-    number = result[SOFTWARE].get(name) if knows_order(result) else None
+    number = result[SOFTWARE].get(name)
     return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else None
 
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from ..formats.map import PING
+from ..model.message import same_name
 from .connection import ConnectionLost, MapRefusal
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class PeerConnection:
         self.is_dialled = is_dialled  # did we open it?
         self.largest = largest  # bytes of a frame that it reads; None: nobody knows
         self.together = together  # letters that it takes in one call
-        self.in_order = in_order  # does it know `after`? Else letters of one pair go one by one
+        self.in_order = in_order  # does it know `after`, as a Postroom does? Else letters go one by one
 
 
 class Link:
@@ -156,7 +157,7 @@ class Link:
         self.is_down = asyncio.Event()
         self.is_down.set()
         self._retry = asyncio.Event()
-        self._change: asyncio.Future[None] | None = None
+        self._change = asyncio.Event()  # the next one: a connection, or a failed try
         self.waiting: dict[str, str] = {}  # mailboxes with mail that goes by this link, and the system of each
         self.has_news = False  # has it announced other agents than before, which other peers were not told yet?
         self.tries = 0  # failed ones
@@ -209,6 +210,11 @@ class Link:
 
     def excludes(self, found: Found) -> bool:
         return (found.message.id, found.delivery.mailbox) in self._excluded
+
+    def takes(self, found: Found) -> bool:
+        """Return whether a letter may go here: not if another system may have it, or if this one refused it."""
+        holder = found.delivery.given_to
+        return (not holder or same_name(holder, self.system)) and not self.excludes(found)
 
     def count_handshake(self, *, begins: bool) -> None:
         """Count a handshake that begins or ends."""
@@ -264,15 +270,11 @@ class Link:
 
     async def next_change(self) -> None:
         """Wait until it is connected, or a try has failed."""
-        if self._change is None:
-            self._change = asyncio.get_running_loop().create_future()
-        # Several may wait for it: one that gives up must not cancel the others' future.
-        await asyncio.shield(self._change)
+        await self._change.wait()
 
     def _notify_change(self) -> None:
-        next_change, self._change = self._change, None
-        if next_change is not None:
-            next_change.set_result(None)
+        self._change.set()
+        self._change = asyncio.Event()
 
     def report_problem(self, why: str) -> None:
         """Record why there is no connection, and log it once."""
