@@ -15,7 +15,7 @@ from postroom.chipset import Chipset
 from postroom.cli.command import command_of
 from postroom.cli.help import WIDEST, manual
 from postroom.cli.table import EVERYDAY, FORMER, GROUPS
-from postroom.core import peers, tokens, webhooks
+from postroom.core import invitations, peers, tokens, webhooks
 from postroom.core.verb import perform
 from tests.cli.shell import Shell
 from tests.cli.terminal import show
@@ -218,6 +218,9 @@ def prepare_mail_management(shell: Shell, room: postroom.Room) -> None:
     room.mailbox("coder").block("spammer")
     perform(room.core, room.principal, peers.AddPeer(system="paris", fields={}))
     (shell.home / "rome.token").write_text("prp_from-rome\n", encoding="utf-8")
+    address = "wss://mail.example.com:4650/map"
+    said = invitations.Content(system="rome", guest=room.system, url=address, token="prp_from-rome")  # noqa: S106
+    (shell.home / "invitation").write_text(invitations.write_invitation(said), encoding="utf-8")
     url = "http://127.0.0.1:1024/"  # where nobody listens
     webhook = perform(
         room.core, room.principal, webhooks.AddWebhook(url=url, mailbox="human", allow_private=True)
@@ -243,7 +246,8 @@ def test_every_example_runs_as_it_stands(prepared: Shell, name: str, line: str) 
         line = f"{line} 2>/dev/null || test $? -eq 75"
     if name == "webhooks test":  # nobody answers
         line = f"{line} || test $? -eq 75"
-    if name in {"peers add", "peers trust", "webhooks add", "webhooks rotate"}:  # what it is for is said beside it
+    shows_secret = {"peers add", "peers invite", "peers trust", "webhooks add", "webhooks rotate"}
+    if name in shows_secret:  # what it is for is said beside it
         line = f"{line} 2>/dev/null"
     if name == "serve":  # until it is stopped; somebody may be at the usual port
         line = f"POSTROOM_HTTP=127.0.0.1:0 timeout -s INT --preserve-status 3 {line} 2>/dev/null"

@@ -20,6 +20,7 @@ from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
@@ -40,6 +41,7 @@ from ..room import open as open_room
 from ..server.broker import Broker
 from ..server.callers import PrincipalCalls
 from ..server.executor import Executor
+from ..server.tls import fingerprint_of_pem
 from ..server.unix_socket import UnixServer
 from ..store.address import place_of
 from . import options as app_options
@@ -354,8 +356,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     room_lock = RoomLock(settings.store)
     room_lock.take()
     stack.callback(room_lock.leave)
-    is_linked = options.map_link is not None
-    system = peers.system_id(room.core, gives_way=is_linked)
+    system = peers.system_id(room.core, gives_way=True)
     if changed := app_options.apply(room.core, options.peers, system):
         log.info("peers are as their file says", extra={"file": options.peers or None, "changed": changed})
     executor = Executor(room.core)
@@ -382,6 +383,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
         await http_server.start()
         if links is not None:
             links.admit = http_server.admit
+            links.address = _address_for_peers(options, http_server.url)
     executor.counters.connections["socket"] = lambda: sum(
         len(server.connections) for server in transports if isinstance(server, UnixServer)
     )
@@ -402,6 +404,20 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
         stack.push_async_callback(_end, asyncio.ensure_future(links.run()))
     room_lock.sign(f"process {os.getpid()} at {options.sockets[0]}")  # as `served_at` reads it
     return _addresses(options, system, http_server.url if http_server is not None else None)
+
+
+def _address_for_peers(options: Options, url: str) -> dict[str, str]:
+    """Return where peers reach us, for invitations: the address, and the fingerprint of our certificate."""
+    if options.map == OFF or (not options.names and options.host in {"0.0.0.0", "::"}):  # noqa: S104 - compared only
+        return {}  # nobody here knows under which name this machine is reached
+    host, _, port = url.partition("://")[2].rpartition(":")
+    place = options.names[0] if options.names else host
+    pin = fingerprint_of_pem(Path(options.certificate).read_text(encoding="utf-8")) if options.certificate else ""
+    has_port = place.rpartition(":")[2].isdigit()
+    return {
+        "url": f"{'wss' if pin else 'ws'}://{place if has_port else f'{place}:{port}'}/map",
+        "pin": pin,
+    }
 
 
 def _addresses(options: Options, system: str, url: str | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from getpass import getpass
 from typing import TYPE_CHECKING, Any
 
 from ..app.app import served_at
-from ..core import outbox
+from ..core import invitations, outbox
 from ..core import peers as core_peers
 from ..core.verb import perform
 from ..environment import AUTH_TOKEN, variable
@@ -224,6 +224,30 @@ def _as_openssl(pin: str) -> str:
     return ":".join(digits[place : place + 2] for place in range(0, len(digits), 2))
 
 
+def invited(screen: Screen, data: Mapping[str, Any]) -> str:
+    if not screen.tables:  # a file or a pipe: of the invitation alone
+        return f"{data['invitation']}\n"
+    return f"{data['invitation']}\n\n{_how_to_join(data['peer']['system'], data['url'])}\n"
+
+
+def _how_to_join(system: str, url: str) -> str:
+    return (
+        f"It is a secret, and not shown again: whoever has it joins as {one_line(system)}. Over there:"
+        f" postroom peers join, with this on standard input; then it calls {one_line(url)}"
+    )
+
+
+def joined(screen: Screen, data: Mapping[str, Any]) -> str:
+    system = one_line(data["peer"]["system"])
+    if not data["changed"]:
+        return f"{system} is a peer, as before.\n"
+    pin = f", with this certificate alone:\n  {data['peer']['pin']}" if data["peer"]["pin"] else "."
+    text = f"{system} is a peer now{pin}\nThis room is called {one_line(data['system'])} there.\n"
+    return text + hint(
+        screen, f"peers ping {data['peer']['system']}", "check that it answers; needs postroom serve"
+    )
+
+
 def removed(_screen: Screen, data: Mapping[str, Any]) -> str:
     text = f"{one_line(data['removed'])} is no peer any more.\n"
     for system, many in data["waiting"].items():
@@ -239,6 +263,75 @@ def _alert(peer: Mapping[str, Any]) -> str:
 
 
 # -- commands about peers
+
+
+@command(
+    "peers invite",
+    SYSTEM,
+    Option(
+        "--url",
+        help="where it calls us, such as wss://mail.example.com:4650/map; by default where postroom serve listens",
+        metavar="URL",
+    ),
+    Option(
+        "--certificate",
+        help="with --url: our certificate there, a PEM file; without it, authorities decide",
+        metavar="FILE",
+        complete="files",
+    ),
+    about="Two commands link two systems: this one on the system that is called, and postroom peers join on the one"
+    " that calls. The invitation holds our name, our address, a new token and the fingerprint of our certificate."
+    " It is a secret: whoever has it can join as that system. Into a file or a pipe it is printed alone. It stays"
+    " good for that one system; inviting it again makes another token, and the old one is good until the new one"
+    " was used, or for a day. What the peer may do is changed by postroom peers add.",
+    examples=(("postroom peers invite paris --url wss://mail.example.com:4650", "it joins by what is printed"),),
+    json="invitation peer url",
+)
+def run_peers_invite(context: Context) -> Answer:
+    url, pin = _our_address(context)
+    request = invitations.InvitePeer(system=context.get("system"), url=url, pin=pin)
+    made = context.act_in_room(lambda room: perform(room.core, room.principal, request))
+    if not context.screen.tables:
+        note(context.call, _how_to_join(made.peer.system, url))
+    return Answer(context.name, {"invitation": made.invitation, "peer": plain(made.peer), "url": url}, invited)
+
+
+def _our_address(context: Context) -> tuple[str, str]:
+    """Return our address, and the fingerprint of our certificate there."""
+    if "url" in context.values:
+        file = context.get("certificate")
+        pem = read_source(context, file, "--certificate") if file else ""
+        return context.get("url"), fingerprint_of_pem(pem, "--certificate") if pem else ""
+    if "certificate" in context.values:
+        raise Usage("goes with --url", field="--certificate", hint="the running postroom serve knows its own")
+    address = _ask(context, "links").get("address") or {}
+    if not address:
+        hint = "--url wss://THIS-MACHINE:4650 --certificate FILE, or postroom serve with --http and --http-name"
+        raise Invalid("postroom serve does not know where others reach it", field="--url", hint=hint)
+    return address["url"], address["pin"]
+
+
+@command(
+    "peers join",
+    Option(
+        "INVITATION",
+        help="what postroom peers invite printed over there; better on standard input, which is read without this or"
+        " with -, for it is a secret; at a terminal it is asked for and not shown",
+    ),
+    about="The system that made the invitation is added, with its address, our token for it and its certificate, and"
+    " no other certificate is taken there. A room without a name takes the one by which it was invited. The same"
+    " invitation again changes nothing; on a third system it would take the place of this one, so keep it secret."
+    " A running daemon calls the new peer at once.",
+    examples=(("postroom peers join < invitation", "needs postroom serve to carry the mail"),),
+    json="peer system changed",
+)
+def run_peers_join(context: Context) -> Answer:
+    source = context.get("invitation") or STDIN
+    text = _secret(context, STDIN, "invitation", "The invitation: ") if source == STDIN else source
+    request = invitations.JoinPeer(invitation=text)
+    found = context.act_in_room(lambda room: perform(room.core, room.principal, request))
+    data = {"peer": plain(found.peer), "system": found.system, "changed": found.is_new}
+    return Answer(context.name, data, joined)
 
 
 @command(
@@ -334,19 +427,23 @@ _CHANGEABLE = ("url", "auth", "token", "exposure", "tags", "scopes", "relays_for
 
 
 def _token(context: Context) -> str:
-    """Return the first line of the token file. At a terminal the token is typed without echo."""
-    source = context.get("token_file")
+    question = f"The token that {context.get('system')!a} showed for us: "
+    return _secret(context, context.get("token_file"), "--token-file", question)
+
+
+def _secret(context: Context, source: str, field: str, question: str) -> str:
+    """Return the first line of a file or of standard input. At a terminal it is typed without echo."""
     is_typed = source == STDIN and sys.stdin is not None and sys.stdin.isatty()
-    text = _typed(context.get("system")) if is_typed else read_source(context, source, "--token-file")
+    text = _typed(question) if is_typed else read_source(context, source, field)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
-        raise Invalid("holds no token", field="--token-file", hint="what peers add showed over there")
+        raise Invalid("is empty", field=field, hint="what postroom peers invite, or peers add, showed over there")
     return lines[0]
 
 
-def _typed(system: str) -> str:
+def _typed(question: str) -> str:
     try:
-        return getpass(f"The token that {system!a} showed for us: ")
+        return getpass(question)
     except EOFError:  # Ctrl-D
         return ""
 

@@ -160,6 +160,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "tokens unseal": ("serve", "let callers of the socket act for an agent without a token again"),
     },
     "Other systems": {
+        "peers invite": ("peers", "invite another system: print the one string by which it joins"),
+        "peers join": ("peers", "join the system that made an invitation"),
         "peers add": ("peers", "add another system as a peer, or change what it may do"),
         "peers": ("peers", "list all other systems that are known here, without their secrets"),
         "peers show": ("peers", "show another system, and what it may do"),

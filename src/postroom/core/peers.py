@@ -33,6 +33,7 @@ from .verb import Verb, verb
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
     from urllib.parse import SplitResult
 
     from .authorize import Principal
@@ -122,7 +123,7 @@ class AddPeer(Verb, kw_only=True):
     ours: Annotated[str, "the name of this room, which cannot be its own peer"] = ""
 
     def run(self, core: Core, _principal: Principal) -> NewPeer:
-        fresh, fields = _fresh_token(), self.fields
+        fresh, fields = fresh_token(), self.fields
         made: list[str] = []
 
         if fields.get("exposure", "tagged") != "tagged":
@@ -174,14 +175,18 @@ class RotatePeer(Verb, kw_only=True):
     system: Annotated[str, "the name of the other system"]
 
     def run(self, core: Core, _principal: Principal) -> NewPeer:
-        fresh = _fresh_token()
+        fresh = fresh_token()
 
         def step(before: Peer | None) -> Peer:
-            held = before or known_peer(core, self.system)
-            until = core.now().wall + GRACE if held.proof else None
-            return replace(held, proof=token_hash(fresh), former_proof=held.proof, former_until=until)
+            return rotated(before or known_peer(core, self.system), fresh, core.now().wall)
 
         return NewPeer(fresh, change(core, self.system, step))
+
+
+def rotated(peer: Peer, fresh: str, now: datetime) -> Peer:
+    """Return the peer with a new token to show here. The old one is good until the new one is used, or a day."""
+    until = now + GRACE if peer.proof else None
+    return replace(peer, proof=token_hash(fresh), former_proof=peer.proof, former_until=until)
 
 
 @verb("remove_peer", OnePeer, action="peers", local=True)
@@ -264,7 +269,7 @@ def _needs_proof(after: Peer) -> bool:
     return not after.proof and not after.is_dialled and not after.is_mount and after.auth in TOKENS
 
 
-def _fresh_token() -> str:
+def fresh_token() -> str:
     return f"{PREFIX}_{os.urandom(32).hex()}"
 
 
@@ -503,6 +508,12 @@ def announced(core: Core) -> str:
     name = system_id(core)
     found = None if core.system else find_record(core, SYSTEM, EVERYONE)
     return name if found is None or not _may_give_way(found.value) else _name(_settle_name(core, name))
+
+
+def take_name(core: Core, name: str) -> str:
+    """Take the name in an invitation, unless a name is kept already; return the name in force."""
+    checked = check_agent(core.system or name, "system")
+    return checked if core.system else _name(_settle_name(core, checked))
 
 
 def adopt(core: Core, name: str) -> str:

@@ -82,6 +82,7 @@ class Exchange:
         self._tasks: dict[str, list[asyncio.Future[None]]] = {}
         self._woken = asyncio.Event()
         self._cursor = self.core.store.cursor()
+        self.address: dict[str, str] = {}  # where peers reach us, `url` and `pin`; empty: not known
         # Called with the certificates that peers may show.
         self.admit: Callable[[list[str]], object] = lambda _: None
         self._last_exposure: dict[str, Any] = {}  # by link: what was announced to the peer of our agents

@@ -186,7 +186,10 @@ class Caller:
 
     def links(self) -> dict[str, Any]:
         authorize(tokens.effective_principal(self._executor.core, self.principal), "peers")
-        return {"links": [] if self._executor.links is None else self._executor.links.describe()}
+        links = self._executor.links
+        if links is None:
+            return {"links": [], "address": {}}
+        return {"links": links.describe(), "address": links.address}
 
     def ping_peer(self, system: str) -> Awaitable[dict[str, Any]]:
         authorize(tokens.effective_principal(self._executor.core, self.principal), "peers")

@@ -95,6 +95,8 @@ class Job:
 class PeerLinks(Protocol):
     """The links to other systems, as far as callers may ask about them."""
 
+    address: dict[str, str]  # where peers reach us: `url`, and `pin` of our certificate; empty: not known
+
     def describe(self) -> list[dict[str, Any]]: ...
     async def ping(self, system: str) -> dict[str, Any]: ...
 
