@@ -83,7 +83,7 @@ class AfterMove(Struct):
 
 def plain(value: Any) -> Any:
     """Return any value that a verb returns as JSON."""
-    form = forms().get(type(value))
+    form = _form_of(type(value))
     if form is not None:
         return _formed(value, form)
     if isinstance(value, (list, tuple)):
@@ -97,8 +97,8 @@ def plain(value: Any) -> Any:
 
 @cache
 def _makers(kind: type) -> list[tuple[str, Callable[[Any], Any]]]:
-    form = forms()[kind]
-    return [(name, form.made.get(name) or attrgetter(name)) for name in form.types]
+    form = _form_of(kind)
+    return [(name, form.made.get(name) or attrgetter(name)) for name in form.types] if form else []
 
 
 def _formed(value: Any, form: Form) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _formed(value: Any, form: Form) -> dict[str, Any]:
 
 def result_names(result: Any) -> tuple[str, ...]:
     """Return the fields of the JSON of a verb's result."""
-    form = forms().get(result)
+    form = _form_of(result)
     if form is None:
         return tuple(result.__struct_fields__)
     if form.alone:
@@ -178,39 +178,28 @@ def _claimed(claimed: Claimed) -> list[ClaimedLetter]:
     return [ClaimedLetter(found, claimed.lease) for found in claimed.letters]
 
 
+# A field with the name of a priority, and how it is made.
+_PRIORITY: tuple[dict[str, Any], dict[str, Any]] = {"priority": PriorityName}, {"priority": _priority}
+
+
 @cache
-def forms() -> dict[type, Form]:
-    """Return the forms by type. Made on first use: a command that sends loads few of these modules."""
+def _of_model() -> dict[type, Form]:
     from datetime import datetime  # noqa: PLC0415
 
-    from ..core.agents import Agents  # noqa: PLC0415
-    from ..core.messages import Receipt  # noqa: PLC0415
-    from ..core.tasks import FoundTask, Moved  # noqa: PLC0415
-    from ..core.tokens import Token  # noqa: PLC0415
-    from ..core.waiting import Entry  # noqa: PLC0415
-    from ..core.work import Claimed, Revived, Settled  # noqa: PLC0415
     from ..model import webhook  # noqa: PLC0415
     from ..model.alert import Alert, AlertLetter, Rung, Sight  # noqa: PLC0415
     from ..model.delivery import Attempt, Delivery  # noqa: PLC0415
     from ..model.message import TaskNote, Template  # noqa: PLC0415
-    from ..model.peer import SECRETS, Carried, Peer  # noqa: PLC0415
+    from ..model.peer import SECRETS, Peer  # noqa: PLC0415
     from ..model.query import Tally  # noqa: PLC0415
     from ..model.report import Diagnosis, Finding, Rate, Stats, Stop, Trace  # noqa: PLC0415
-    from ..model.task import Escalation, TaskStatus  # noqa: PLC0415
+    from ..model.task import Escalation  # noqa: PLC0415
 
-    priority: tuple[dict[str, Any], dict[str, Any]] = {"priority": PriorityName}, {"priority": _priority}
+    priority = _PRIORITY
     forwarded = {"forwarded": Forwarding | None}, {"forwarded": _forwarded}
-    moves = {"letters": list[AfterMove]}
-    moved = {"letters": lambda settled: list(map(after_move, settled.letters))}
     return {
         Agent: Form({"card": ShownCard}, {"card": ShownCard}),
-        Agents: Form(
-            {"agents": list[Agent], "elsewhere": list[dict[str, Any]] | UnsetType},
-            {"elsewhere": _elsewhere},
-            without={"elsewhere"},
-        ),
         AlertLetter: Form(*priority),
-        Claimed: Form({"letters": list[ClaimedLetter]}, {"letters": _claimed}, without={"lease"}),
         ClaimedLetter: Form(
             {"delivery": Delivery, "token": str | None, "lease_seconds": float},
             {"delivery": lambda one: one.found.delivery, "token": lambda one: one.found.delivery.lease.token},
@@ -228,48 +217,16 @@ def forms() -> dict[type, Form]:
             {"healthy": lambda found: found.is_healthy, "worst": lambda found: str(found.worst)},
             without={"findings"},
         ),
-        Entry: Form(
-            {"from": str, **priority[0]}, {"from": lambda one: one.sender, **priority[1]}, without={"sender"}
-        ),
         Escalation: Form({"waits_for": str | None, **priority[0]}, priority[1]),
         Finding: Form({"level": str}, {"level": lambda found: str(found.level)}),
         Found: Form({"delivery": Delivery}, of=Message, source=shown_letter, name="Letter"),
-        FoundTask: Form(
-            # Outside, a task is named by the letter that opened it; the name in its letters is `called`.
-            {"id": str, "called": str, "is_final": bool, "session": dict[str, Any] | None},
-            {
-                "id": lambda task: task.standing.letter,
-                "called": lambda task: task.standing.id,
-                "is_final": lambda task: task.standing.is_final,
-            },
-            without={"letter"},
-            of=TaskStatus,
-            source=lambda task: task.standing,
-            name="Task",
-        ),
         Message: Form({"task": TaskNote | None, "text": str, "thread": str, **priority[0]}, priority[1]),
-        Moved: Form({"task": FoundTask, "receipt": Receipt}, without={"delivery"}),
         Peer: Form(
             {"shows_token": bool, "knows_token": bool},
             {"shows_token": lambda peer: bool(peer.token), "knows_token": lambda peer: bool(peer.proof)},
             without=SECRETS,
         ),
-        Receipt: Form(
-            {
-                "id": str,
-                "thread": str,
-                "repeated": bool,
-                "unknown": tuple[str, ...],
-                "routed": tuple[str, ...],
-                "carried": list[Carried],
-                "letter": Message,
-            },
-            {"letter": lambda receipt: receipt.message},
-            alone=True,
-        ),
-        Revived: Form(moves, moved),
         Rung: Form({"letters": list[AlertLetter]}),
-        Settled: Form({**moves, "receipts": list[Receipt]}, moved),
         ShownCard: Form(
             {"registered_at": datetime | None},
             {"registered_at": lambda one: one.agent.card.registered_at if one.agent.registered else None},
@@ -288,7 +245,6 @@ def forms() -> dict[type, Form]:
         ),
         Tally: Form({"unread": Unread, "total_unread": int, "backlog": int}, {"unread": _unread}),
         Template: Form({"places": list[str], **priority[0]}, priority[1]),
-        Token: Form(without={"hash"}),
         Trace: Form(
             {
                 "letter": Message,
@@ -307,3 +263,121 @@ def forms() -> dict[type, Form]:
             without=webhook.SECRETS,
         ),
     }
+
+
+@cache
+def _of_agents() -> dict[type, Form]:
+    from ..core.agents import Agents  # noqa: PLC0415
+
+    return {
+        Agents: Form(
+            {"agents": list[Agent], "elsewhere": list[dict[str, Any]] | UnsetType},
+            {"elsewhere": _elsewhere},
+            without={"elsewhere"},
+        ),
+    }
+
+
+@cache
+def _of_messages() -> dict[type, Form]:
+    from ..core.messages import Receipt  # noqa: PLC0415
+    from ..model.peer import Carried  # noqa: PLC0415
+
+    return {
+        Receipt: Form(
+            {
+                "id": str,
+                "thread": str,
+                "repeated": bool,
+                "unknown": tuple[str, ...],
+                "routed": tuple[str, ...],
+                "carried": list[Carried],
+                "letter": Message,
+            },
+            {"letter": lambda receipt: receipt.message},
+            alone=True,
+        ),
+    }
+
+
+@cache
+def _of_tasks() -> dict[type, Form]:
+    from ..core.messages import Receipt  # noqa: PLC0415
+    from ..core.tasks import FoundTask, Moved  # noqa: PLC0415
+    from ..model.task import TaskStatus  # noqa: PLC0415
+
+    return {
+        FoundTask: Form(
+            # Outside, a task is named by the letter that opened it; the name in its letters is `called`.
+            {"id": str, "called": str, "is_final": bool, "session": dict[str, Any] | None},
+            {
+                "id": lambda task: task.standing.letter,
+                "called": lambda task: task.standing.id,
+                "is_final": lambda task: task.standing.is_final,
+            },
+            without={"letter"},
+            of=TaskStatus,
+            source=lambda task: task.standing,
+            name="Task",
+        ),
+        Moved: Form({"task": FoundTask, "receipt": Receipt}, without={"delivery"}),
+    }
+
+
+@cache
+def _of_tokens() -> dict[type, Form]:
+    from ..core.tokens import Token  # noqa: PLC0415
+
+    return {
+        Token: Form(without={"hash"}),
+    }
+
+
+@cache
+def _of_waiting() -> dict[type, Form]:
+    from ..core.waiting import Entry  # noqa: PLC0415
+
+    priority = _PRIORITY
+    return {
+        Entry: Form(
+            {"from": str, **priority[0]}, {"from": lambda one: one.sender, **priority[1]}, without={"sender"}
+        ),
+    }
+
+
+@cache
+def _of_work() -> dict[type, Form]:
+    from ..core.messages import Receipt  # noqa: PLC0415
+    from ..core.work import Claimed, Revived, Settled  # noqa: PLC0415
+
+    moves = {"letters": list[AfterMove]}
+    moved = {"letters": lambda settled: list(map(after_move, settled.letters))}
+    return {
+        Claimed: Form({"letters": list[ClaimedLetter]}, {"letters": _claimed}, without={"lease"}),
+        Revived: Form(moves, moved),
+        Settled: Form({**moves, "receipts": list[Receipt]}, moved),
+    }
+
+
+_BY_MODULE = {
+    "postroom.core.agents": _of_agents,
+    "postroom.core.messages": _of_messages,
+    "postroom.core.tasks": _of_tasks,
+    "postroom.core.tokens": _of_tokens,
+    "postroom.core.waiting": _of_waiting,
+    "postroom.core.work": _of_work,
+}
+
+
+def _form_of(kind: Any) -> Form | None:
+    """Return the form of a type. No module of core is loaded for it: a command that sends needs few of them."""
+    return _BY_MODULE.get(kind.__module__, _of_model)().get(kind)
+
+
+@cache
+def forms() -> dict[type, Form]:
+    """Return the forms by type."""
+    found = _of_model()
+    for of_module in _BY_MODULE.values():
+        found = found | of_module()
+    return found
