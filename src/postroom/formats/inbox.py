@@ -112,7 +112,7 @@ def _recipient_record(delivery: Delivery, message: Message, created: str) -> Rec
         delivery.mailbox,
         delivery.kind,
         came,
-        None if read is None else _cached_stamp(read),
+        None if read is None else stamp(read),
         None if acked is None else stamp(acked),
     )
 
@@ -149,18 +149,6 @@ def stamp(time: datetime) -> str:
         time = time.astimezone(UTC)
     text: str = to_builtins(time)  # several times as fast as isoformat
     return f"{text[:23]}Z" if "." in text else f"{text[:-1]}.000Z"
-
-
-_last: tuple[datetime, str] = (_EPOCH, stamp(_EPOCH))  # letters that are listed together were read at one moment
-
-
-def _cached_stamp(time: datetime) -> str:
-    global _last  # noqa: PLW0603 - one moment and its stamp, replaced together
-    last, text = _last
-    if time is not last:
-        text = stamp(time)
-        _last = (time, text)
-    return text
 
 
 def milliseconds(time: datetime) -> int:

@@ -107,9 +107,10 @@ class RoomSource:
         self.letters: list[Letter] = []
 
     def register(self, name: str, program: str) -> None:
-        from ..server.inbox_actions import upsert  # noqa: PLC0415 - only when a session starts
+        from ..core.agents import register_again  # noqa: PLC0415 - only when a session starts
 
-        upsert(self.access.room, self.access.me, {"display_name": name or None, "program": program})
+        room, card = self.access.room, {"display_name": name or None, "program": program}
+        register_again(room.core, room.principal, self.access.me, card)
 
     def waiting(self) -> tuple[list[Entry], int]:
         box = self.access.mailbox

@@ -11,8 +11,7 @@ used for longest. The later revision has no sessions.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -49,13 +48,12 @@ class Sessions:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._by_caller: dict[
-            str, dict[str, int]
-        ] = {}  # by caller: each session's requests under way; the last used last
-        self._opening: Counter[str] = Counter()
+        # By caller: each session's requests under way, the last used last. A request that may open a session has a
+        # place of its own until the session is known.
+        self._by_caller: dict[str, dict[Any, int]] = {}
 
     def is_full(self, caller: str) -> bool:
-        return len(self._by_caller.get(caller, ())) + self._opening[caller] >= self._most
+        return len(self._by_caller.get(caller, ())) >= self._most
 
     def longest_idle(self, caller: str) -> str | None:
         """Return the session that was not used for longest, of those without a request under way."""
@@ -66,19 +64,17 @@ class Sessions:
         """Count a request that may open a session. The function that is yielded must be called with the id of the
         session: from then on that counts, and the request no more, though it may last longer.
         """
-        with ExitStack() as request:
-            self._opening[caller] += 1
-            request.callback(self._has_opened, caller)
+        own, place = self._by_caller.setdefault(caller, {}), object()
+        own[place] = 1
 
-            def opened(id: str) -> None:
-                self._by_caller.setdefault(caller, {}).setdefault(id, 0)
-                request.close()
+        def opened(id: str) -> None:
+            own.setdefault(id, 0)
+            own.pop(place, None)
 
+        try:
             yield opened
-
-    def _has_opened(self, caller: str) -> None:
-        self._opening[caller] -= 1
-        self._opening += Counter()  # drops zero counts
+        finally:
+            self.ended(caller, place)
 
     @contextmanager
     def using(self, caller: str, id: str) -> Iterator[None]:
@@ -88,7 +84,7 @@ class Sessions:
         finally:
             self._count(caller, id, -1)
 
-    def ended(self, caller: str, id: str) -> None:
+    def ended(self, caller: str, id: object) -> None:
         own = self._by_caller.get(caller, {})
         own.pop(id, None)
         if not own:

@@ -19,7 +19,7 @@ from ..core import agents, inbox, messages, search, tasks, threads, work
 from ..core.asking import Ask
 from ..core.verb import LOCAL, authorised, checked_mailbox, given, parameters, perform, snake, verb
 from ..errors import Invalid, NotAllowed, UnknownAgent
-from ..formats.inbox import far_agent_record, stamp
+from ..formats.inbox import agent_record, far_agent_record, present, stamp
 from ..model.codec import to_plain
 from ..model.message import DEFAULT_SCOPE, content_of, payload_to_parts
 from ..server.describe import kind_of
@@ -68,20 +68,11 @@ def counted(records: Iterable[dict[str, Any]], **more: Any) -> dict[str, Any]:
     return {**more, "count": len(shown), "messages": shown}
 
 
-def agent_record(agent: Agent) -> dict[str, Any]:
-    card, seen = agent.card, agent.presence.last_active_at
-    result = {
-        "agentId": card.id,
-        "name": card.display_name,
-        "scope": next(iter(card.scopes), DEFAULT_SCOPE),
-        "status": agent.presence.inbox_word,
-        "program": card.program,
-        "description": card.description,
-        "capabilities": list(card.capabilities),
-        "lastActive": stamp(seen) if seen else None,
-        "location": "local",
-    }
-    return {name: value for name, value in result.items() if value not in (None, "", [])}
+def agent_row(agent: Agent) -> dict[str, Any]:
+    """Return an agent as a row of agent-inbox's list, with what tells whom to ask."""
+    card = agent.card
+    told = present(description=card.description or None, capabilities=list(card.capabilities) or None)
+    return agent_record(agent) | told
 
 
 def task_record(found: tasks.FoundTask) -> dict[str, Any]:
@@ -457,7 +448,7 @@ class ListAgents(Tool, kw_only=True):
         # The scopes of remote agents are unknown.
         elsewhere = self.include_federated and self.scope is None
         found = perform(core, principal, agents.ListAgents(scope=self.scope, elsewhere=elsewhere))
-        rows = [agent_record(agent) for agent in found.agents if agent.registered]
+        rows = [agent_row(agent) for agent in found.agents if agent.registered]
         rows += [far_agent_record(*one) for one in found.elsewhere or ()]
         return {"count": len(rows), "agents": rows}
 

@@ -12,9 +12,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import UNSET
-from msgspec.structs import asdict
 
-from ..core import inbox, outbox, threads
+from ..core import agents, inbox, messages, threads
 from ..core.peers import system_id
 from ..core.verb import checked_mailbox, given, perform, verb
 from ..errors import Invalid, PostroomError, UnknownAgent
@@ -22,7 +21,6 @@ from ..formats.inbox import FIELD_IN_ERRORS, agent_record, far_agent_record, mes
 from ..model.codec import to_plain
 from ..model.names import check_agent, is_scope_only
 from ..model.query import Query
-from ..room import room_of
 from .requests import ForeignVerb, Milliseconds, time_of
 
 if TYPE_CHECKING:
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     from ..formats.inbox import MessageRecord
     from ..model.delivery import Delivery
     from ..model.query import Found
-    from ..room import Room
 
 
 DEFAULT = "default"  # agent and scope of a caller that names none
@@ -101,7 +98,7 @@ class Send(ForeignVerb, kw_only=True, rename={"from_": "from"}):
         # Without a name it is the server itself, by the name of its system.
         writer = self.named() or principal.agent or system_id(core)
         try:
-            return {"messageId": room_of(core, principal).mailbox(writer).send(**fields).id}
+            return {"messageId": perform(core, principal, messages.Send(agent_id=writer, **fields)).id}
         except PostroomError as refused:
             refused.field = FIELD_IN_ERRORS.get(refused.field or "", refused.field)
             raise
@@ -198,10 +195,10 @@ class ListAgents(ForeignVerb, kw_only=True):
     include_federated: Annotated[bool, "also agents of other systems, if no scope is given"] = False
 
     def run(self, core: Core, principal: Principal) -> Any:
-        found = room_of(core, principal).agents(scope=self.scope)
-        rows = [agent_record(agent) for agent in found if agent.registered]
-        if self.include_federated and self.scope is None:  # the scopes of remote agents are unknown
-            rows += [far_agent_record(*one) for one in outbox.announced_agents(core)]
+        elsewhere = self.include_federated and self.scope is None  # the scopes of remote agents are unknown
+        found = perform(core, principal, agents.ListAgents(scope=self.scope, elsewhere=elsewhere))
+        rows = [agent_record(agent) for agent in found.agents if agent.registered]
+        rows += [far_agent_record(*one) for one in found.elsewhere or ()]
         return {"count": len(rows), "agents": rows}
 
 
@@ -220,13 +217,10 @@ class RegisterAgent(ForeignVerb, kw_only=True):
     metadata: Annotated[_OBJECT | None, "anything else"] = None
 
     def run(self, core: Core, principal: Principal) -> Any:
-        name = self.agent_id or principal.agent
-        if name is None:
-            raise Invalid("who are you?", field="agent_id", hint="the name of an agent")
         scopes = self.scopes or ([self.scope] if self.scope is not None else None)
         fields = {"display_name": self.name, "program": self.program, "model": self.model, "scopes": scopes,
                   "metadata": self.metadata}  # fmt: skip
-        upsert(room_of(core, principal), checked_mailbox(core, name), fields)
+        agents.register_again(core, principal, self.actor(core, principal), fields)
         return {}
 
 
@@ -243,17 +237,17 @@ class Notify(ForeignVerb, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> Any:
         """Register an agent that was spawned, and note that one has left. Other events are ignored."""
-        event, name, room = self.event, self.acting(), room_of(core, principal)
+        event, name = self.event, self.acting()
         agent = event["agent"] if isinstance(event.get("agent"), dict) else {}
         if event.get("type") == "agent.spawn":
             if not name:
                 raise Invalid("is missing", field="event.agent.agentId")
             fields = {"display_name": agent.get("name"), "scopes": agent.get("scopes") or [core.default_scope],
                       "metadata": _metadata(agent)}  # fmt: skip
-            upsert(room, name, fields)
+            agents.register_again(core, principal, checked_mailbox(core, name), fields)
         elif event.get("type") == "agent.done" and name:
             with suppress(UnknownAgent):  # it was never registered
-                room.mailbox(name).leave()
+                perform(core, principal, agents.Goodbye(agent_id=name))
         return {}
 
 
@@ -263,19 +257,6 @@ def _metadata(agent: dict[str, Any]) -> dict[str, Any] | None:
         raise Invalid("must be an object", field="event.agent.metadata")
     return metadata | ({"role": agent["role"]} if agent.get("role") else {}) or None
 
-
-def upsert(room: Room, name: str, fields: dict[str, Any]) -> None:
-    """Register an agent with these fields of its card; fields that are None stay as they were."""
-    try:
-        before = asdict(room.agent(name).card)
-    except UnknownAgent:
-        before = {}
-    kept = {field: before[field] for field in _CARD if field in before}
-    room.mailbox(name).register(**kept | {field: value for field, value in fields.items() if value is not None})
-
-
-_CARD = ("display_name", "description", "capabilities", "program", "model", "scopes", "allow_from",
-         "max_concurrent_tasks", "metadata")  # fmt: skip
 
 _MAX_TYPE = 200
 _TYPE_CHARACTERS = frozenset(map(chr, range(33, 127)))
