@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,10 +12,34 @@ from postroom.model.delivery import Attempt, Delivery, Lease, open_delivery
 from postroom.model.message import Message, Recipient
 from postroom.model.query import LetterQuery, Moment, Query
 from postroom.model.record import CARD, FORGOTTEN, SPENT, Record, spent_key
-from postroom.store.protocol import Forget, Letter, Move, Post, Put, Store, Write, all_names
+from postroom.store.protocol import (
+    Forget,
+    Letter,
+    Move,
+    Plan,
+    Post,
+    Posted,
+    Put,
+    Store,
+    Write,
+    all_names,
+)
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 BOOT = "boot-1"
+
+
+def on_barrier(store: Store, called: Callable[[Callable[[], object]], object]) -> None:
+    """Let each commit of nothing, by which a caller waits for the disk, call this with the true commit."""
+    commit = type(store).commit
+
+    def watched(writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        if callable(writes) or writes:
+            return commit(store, writes)
+        called(lambda: commit(store, writes))
+        return ()
+
+    store.commit = watched  # type: ignore[method-assign]
 
 
 def after(seconds: float) -> datetime:

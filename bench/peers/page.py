@@ -167,9 +167,7 @@ Seen with perf (cpu-clock) and strace while eight clients send:
   changing from one process to another), a tenth SQLite. Processor time per send is about twice that of one client
   alone: whoever wakes up finds the caches filled by the others;
 - SQLite forgets what it knows of the file when another process has written: 15 reads of the log per send, not 2;
-- one sync serves as many letters as were waiting, as in a server: whoever is in the room writes the letters and
-  acknowledgements of those who wait along with its own. Claims are not carried, so eight receivers still take
-  turns.
+- each writer syncs its own letter, after it has left the lock: several syncs run at once.
 
 ## What is not the same
 

@@ -99,12 +99,56 @@ def test_an_error_in_a_plan_leaves_nothing_and_the_store_working(store: Store) -
     assert store.commit([post(letter("m2"))])[0].number > 1
 
 
-def test_a_barrier_changes_nothing(store: Store) -> None:
+def test_an_empty_commit_is_a_barrier_and_changes_nothing(store: Store) -> None:
     send(store, "m1")
     before = everything(store)
 
-    store.sync()
+    assert store.commit(()) == ()
+    with store.batch():
+        assert store.commit(()) == ()
     assert everything(store) == before
+
+
+# -- several commits, one sync
+
+
+def test_in_a_batch_each_commit_is_all_or_nothing_and_sees_the_ones_before(store: Store) -> None:
+    seen: list[str] = []
+
+    def plan() -> Sequence[Write]:
+        seen.extend(ids(store, Query(mailbox="bob")))
+        return [post(letter("m3"))]
+
+    with store.batch():
+        send(store, "m1")
+        with pytest.raises(StaleRevision):
+            store.commit([post(letter("m2")), note("x", revision=5)])
+        store.commit(plan)
+
+    assert seen == ["m1"]
+    assert ids(store, Query(mailbox="bob", order="age")) == ["m1", "m3"]
+
+
+def test_what_was_committed_before_an_error_in_a_batch_stays(store: Store) -> None:
+    with pytest.raises(LookupError), store.batch():  # noqa: PT012
+        send(store, "m1")
+        raise LookupError
+
+    assert ids(store, Query(mailbox="bob")) == ["m1"]
+    assert send(store, "m2").number > 1
+
+
+def test_a_batch_wakes_whoever_waits(store: Store) -> None:
+    watch = store.watch(["bob"])
+    try:
+        with store.batch():
+            send(store, "m1")
+        assert watch.wait(5.0)
+    finally:
+        watch.close()
+
+
+# -- many at once
 
 
 def test_many_letters_are_read_at_once_and_each_is_reported_in_order(store: Store) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from postroom.model.codec import to_plain
 from postroom.model.message import Priority
 from postroom.model.record import ALERT_LOG, RECIPIENT_ALERTS, alert_log_key
 from tests.alerts.histories import plant
+from tests.letters import on_barrier
 from tests.rooms import FakeClock, RoomFactory
 
 HOUR = 3600.0
@@ -164,11 +166,11 @@ def check_that_two_channels_count_as_one(factory: RoomFactory, clock: FakeClock)
     bob = with_channels(room)
     first = post(room)
     clock.advance(1)
-    store, sync = room.core.store, room.core.store.sync
+    store = room.core.store
     looked, result = threading.Event(), threading.Event()
     quick: list[str] = []
 
-    def slow_sync() -> None:
+    def slow_sync(sync: Callable[[], object]) -> None:
         sync()
         looked.set()
         assert result.wait(PATIENCE)
@@ -176,16 +178,16 @@ def check_that_two_channels_count_as_one(factory: RoomFactory, clock: FakeClock)
     def ring() -> None:
         quick.extend(rung(factory.room().mailbox("bob"), "claude"))
 
-    def let_the_other_go_first() -> None:
+    def let_the_other_go_first(sync: Callable[[], object]) -> None:
         sync()
         result.set()
         other.join(PATIENCE)
 
-    store.sync = slow_sync  # type: ignore[method-assign]
+    on_barrier(store, slow_sync)
     other = threading.Thread(target=ring, daemon=True)
     other.start()
     assert looked.wait(PATIENCE)
-    store.sync = let_the_other_go_first  # type: ignore[method-assign]
+    on_barrier(store, let_the_other_go_first)
     post(room)
     clock.advance(1)
     assert (first,) == rung(bob, "exec"), "both alert"

@@ -12,7 +12,6 @@ from postroom.core import outbox, peers
 from postroom.core.agents import ListAgents
 from postroom.core.authorize import OWNER
 from postroom.core.compose import Draft
-from postroom.core.messages import prepare_all
 from postroom.core.verb import from_params, perform
 from postroom.errors import IdTaken, Invalid, Missing, NotAllowed, QuotaFull
 from postroom.formats.plain import plain
@@ -25,7 +24,6 @@ from postroom.model.query import Query
 from postroom.model.record import ROUTE, Record
 from postroom.server.protocol import find_action
 from postroom.store.protocol import Put
-from postroom.store.sqlite import tray
 from tests.core.peering import know_peer
 from tests.letters import NOW
 from tests.rooms import FakeClock, RoomFactory, addresses
@@ -58,12 +56,6 @@ def test_a_letter_to_another_system_waits_until_it_is_there(room: Room) -> None:
     }
     assert (sent.unknown, outbox.waiting_mailboxes(room.core)) == (("carl",), ["@far/team", "bob@far"])
     assert room.mailbox("carl").check()[0].text == "hello"
-
-
-def test_another_writer_in_the_room_may_take_it_along(room: Room) -> None:
-    """What must be asked of it was asked before."""
-    (post,) = prepare_all(room.core, OWNER, [Draft(to="bob@far", agent_id="ann", body="x")], NOW)
-    assert tray.pack([post], durable=True) is not None
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from postroom import Invalid, LookAlike, Mailbox, Room, UnknownAgent
 from postroom.core.alerts import audit_of
 from postroom.model.alert import Audit, Later, Rung
 from postroom.model.record import ALERT_LOG, AUDIT
+from tests.letters import on_barrier
 from tests.renaming import rename
 from tests.rooms import FakeClock, RoomFactory
 
@@ -278,15 +279,15 @@ def test_a_letter_that_came_after_the_sync_is_not_rung_for(room: Room, bob: Mail
     safe = post(room)
     clock.advance(1)
     store = room.core.store
-    sync, late = store.sync, []
+    late: list[str] = []
 
-    def slow_sync() -> None:
+    def slow_sync(sync: Callable[[], object]) -> None:
         sync()
         late.append(post(room, priority="urgent"))
 
-    store.sync = slow_sync  # type: ignore[method-assign]
+    on_barrier(store, slow_sync)
     assert (safe,) == rung(bob)
-    store.sync = sync  # type: ignore[method-assign]
+    on_barrier(store, lambda sync: sync())
     assert tuple(late) == rung(bob)
 
 
@@ -294,14 +295,13 @@ def test_who_lost_the_race_rings_for_nothing(room: Room, bob: Mailbox, clock: Fa
     id = post(room)
     clock.advance(1)
     store = room.core.store
-    sync = store.sync
     other: list[str] = []
 
-    def slow_sync() -> None:
-        store.sync = sync  # type: ignore[method-assign]
+    def slow_sync(_sync: Callable[[], object]) -> None:
+        on_barrier(store, lambda sync: sync())
         other.extend(rung(bob))
 
-    store.sync = slow_sync  # type: ignore[method-assign]
+    on_barrier(store, slow_sync)
     assert Later(0.0) == bob.next_alert("exec")
     assert [id] == other
 

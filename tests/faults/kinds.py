@@ -78,8 +78,6 @@ class Kind(Struct, frozen=True, kw_only=True):
     like: str = ""  # another kind that stands for it where the short form would be too long
     mark: str = ""  # by which its tests can be chosen
     copies: str = ""  # the scheme of its copies, where that is another
-    carries: bool = False  # does one process write the letters of others?
-    on_carrying: Callable[[Callable[[], None]], None] = lambda _told: None  # in this process, tell when it does
 
     def with_bug(self, bug: str) -> Opener:
         return self.own_bugs[bug] if bug in self.own_bugs else planted(bugs.BUGS[bug], self.open)
@@ -119,8 +117,6 @@ SQLITE = Kind(
     derived=("-shm", ".reserve"),
     open_ended=("-wal",),
     steps=sqlite_room.steps,
-    carries=True,
-    on_carrying=sqlite_room.tell_of_answers,
 )
 
 

@@ -6,9 +6,6 @@ Bugs that any store could have are in `bugs.py`.
 from __future__ import annotations
 
 import ctypes
-import os
-import signal
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,12 +18,10 @@ from postroom.model.codec import decode_message
 from postroom.model.message import Message
 from postroom.store.protocol import Plan, Posted, Write
 from postroom.store.sqlite import backup, ground, queries, rows, wal
-from postroom.store.sqlite import tray as sqlite_tray
 from postroom.store.sqlite.connection import Connection
 from postroom.store.sqlite.ground import sync_file
 from postroom.store.sqlite.lock import WriterLock
 from postroom.store.sqlite.store import SqliteStore
-from postroom.store.sqlite.tray import NoTray, Tray
 from postroom.store.sqlite.writes import WriteTransaction
 
 T = TypeVar("T")
@@ -143,7 +138,7 @@ class _UnwarnedLog(wal.Log):
             raise StoreFailing(f"the disk did not take the letter: {failed.strerror}") from None
 
 
-# -- transactions, carriers and full disks
+# -- transactions and full disks
 
 
 class Loose(SqliteStore):
@@ -164,26 +159,6 @@ class Loose(SqliteStore):
         posted = writing.apply(planned)
         writing.remember()
         return posted
-
-
-class Hasty(SqliteStore):
-    """A carrier that answers for a letter before it has written it, and is killed in between."""
-
-    def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:  # noqa: ARG002 - it does not come to that
-        lock = self._connection().lock
-        while True:
-            with lock:
-                end = time.monotonic() + 0.2
-                while time.monotonic() < end:
-                    self._answer(lock.tray)
-
-    def _answer(self, tray: Tray | NoTray) -> None:
-        for slot, packed in tray.take():
-            parcel = sqlite_tray.unpack(packed)
-            posted = [Posted(message_id=letter.post().message.id, number=1) for letter in parcel.letters]
-            tray.reply(slot, parcel.answer(posted) if posted else None)
-            if posted:
-                os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Careless(SqliteStore):
@@ -239,7 +214,6 @@ BUGS: dict[str, type[SqliteStore]] = {
     "retrying": Retrying,
     "unwarned": Unwarned,
     "loose": Loose,
-    "hasty": Hasty,
     "careless": Careless,
     "trusting": Trusting,
     "unindexed": Unindexed,

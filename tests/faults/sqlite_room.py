@@ -9,7 +9,7 @@ from unittest import mock
 import apsw
 
 from postroom.store.protocol import Store
-from postroom.store.sqlite import tray, wal
+from postroom.store.sqlite import wal
 from postroom.store.sqlite.store import SqliteStore
 
 FILE = "room.db"
@@ -23,17 +23,6 @@ def shrink_log() -> None:
     """A log that starts over every few letters: checkpoints come into the picture."""
     wal.CHECKPOINT_PAGES, wal.STEP = 24, 64 * 1024
     wal.LARGEST = 32 + wal.FRAME * (24 + 64)
-
-
-def tell_of_answers(result: Callable[[], None]) -> None:
-    reply = tray.Tray.reply
-
-    def reply_and_tell(self: tray.Tray, slot: int, answer: bytes | None) -> None:
-        reply(self, slot, answer)
-        if answer is not None:
-            result()
-
-    tray.Tray.reply = reply_and_tell  # type: ignore[method-assign]
 
 
 def steps(store: Store, work: Callable[[], object]) -> int:

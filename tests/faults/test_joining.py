@@ -39,7 +39,7 @@ def test_every_store_that_outlives_its_process_is_tried() -> None:
 
 
 def test_a_kind_brings_the_bugs_that_only_it_can_have(kind: Kind) -> None:
-    if_it_can = {"hasty": kind.carries, "unindexed": kind.steps}
+    if_it_can = {"unindexed": kind.steps}
     needed = OWN_BUGS | {*kind.late} | {bug for bug, can in if_it_can.items() if can}
     assert [] == sorted(needed - kind.own_bugs.keys())
 

@@ -26,7 +26,7 @@ from postroom.server.broker import INITIAL_SLICE, Broker
 from postroom.server.callers import Caller
 from postroom.server.executor import Executor
 from postroom.server.requests import Schedule
-from postroom.store.sqlite.commit import Batch
+from postroom.store.sqlite import commit
 from postroom.store.sqlite.lock import WriterLock
 
 PATIENCE = 20.0
@@ -127,12 +127,12 @@ def test_what_was_not_begun_is_refused_at_the_end_and_nothing_is_served_after_it
 def test_a_fault_while_making_safe_is_reported_to_everybody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(_: Batch) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ValueError("a bug")
 
     async def story() -> None:
         async with opened(tmp_path) as executor:
-            monkeypatch.setattr(Batch, "_make_safe", broken)
+            monkeypatch.setattr(commit, "make_safe", broken)
             params = {"agent_id": "a", "to": "b", "body": "x"}
             calls = [executor.call(OWNER, "send", params) for _ in range(3)]
             for end in await asyncio.gather(*calls, return_exceptions=True):

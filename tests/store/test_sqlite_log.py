@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,19 +31,11 @@ class Disk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.syncs = 0
         self.failures = 0
-        self.calls: list[str] = []  # what it was asked to do, in order
         self._sync = os.fdatasync
-        self._begin = wal.start_writeback
         monkeypatch.setattr(os, "fdatasync", self.fdatasync)
-        monkeypatch.setattr(wal, "start_writeback", self.start_writeback)
-
-    def start_writeback(self, descriptor: int) -> None:
-        self.calls.append("begin")
-        self._begin(descriptor)
 
     def fdatasync(self, descriptor: int) -> None:
         self.syncs += 1
-        self.calls.append("sync")
         if self.failures:
             self.failures -= 1
             raise OSError(errno.EIO, "Input/output error")
@@ -98,57 +88,16 @@ def test_what_must_last_is_synced_and_what_may_be_lost_is_not(tmp_path: Path, di
         assert costs(lambda: read(store, held(store, "m1"))) == 0
         assert costs(lambda: claim(store, held(store, "m1"))) == 0
         assert costs(lambda: ack(store, held(store, "m1"))) == 1
-        assert costs(lambda: store.commit([])) == 0
-        assert costs(store.sync) == 1
+        assert costs(lambda: store.commit(list)) == 0
+        assert costs(lambda: store.commit(())) == 1
 
 
 def test_a_room_that_need_not_survive_a_power_cut_is_never_synced(tmp_path: Path, disk: Disk) -> None:
     with opened(tmp_path / "room.db", durable=False) as store:
         before = disk.syncs
         send(store, "m1")
-        store.sync()
+        store.commit(())
         assert disk.syncs == before
-
-
-def send_often(store: SqliteStore) -> None:
-    for number in range(wal.SOME):
-        send(store, f"often{number}")
-
-
-def test_the_disk_begins_to_write_before_it_is_waited_for_by_one_who_sends_often(
-    tmp_path: Path, disk: Disk
-) -> None:
-    with opened(tmp_path / "room.db") as store:
-        send_often(store)
-        assert "begin" not in disk.calls  # to load it takes longer than a few syncs do
-        disk.calls.clear()
-        send(store, "m1")
-        assert disk.calls == ["begin", "sync"]
-        disk.calls.clear()
-        with store.gathered(joined=True):
-            send(store, "m2")
-            send(store, "m3")
-        assert disk.calls == ["begin", "sync"]
-
-
-def test_the_disk_need_not_begin_with_what_may_be_lost(tmp_path: Path, disk: Disk) -> None:
-    with opened(tmp_path / "room.db") as store:
-        send_often(store)
-        disk.calls.clear()
-        read(store, held(store, "often0"))
-        assert disk.calls == []
-
-
-def test_no_early_write_back_begins_while_other_processes_write(tmp_path: Path, disk: Disk) -> None:
-    with opened(tmp_path / "room.db") as store:
-        send_often(store)
-        code = "import sys, postroom; postroom.open(sys.argv[1]).mailbox('ann').send('bob', 'hi')"
-        subprocess.run([sys.executable, "-c", code, store.path], check=True)
-        disk.calls.clear()
-        send(store, "m1")
-        assert disk.calls == ["sync"]
-        send(store, "m2")
-        assert disk.calls == ["sync", "begin", "sync"]
 
 
 def test_a_failed_sync_fails_the_send_and_the_same_key_again_is_safe(tmp_path: Path, disk: Disk) -> None:
@@ -177,7 +126,7 @@ def test_after_a_failed_sync_the_next_writer_makes_the_log_whole_first(tmp_path:
         assert ids(other, Query(order="age")) == ["m1", "m2", "m3"]
 
 
-@pytest.mark.parametrize("write", ["commit", "sync", "renew_epoch", "trim_changes"])
+@pytest.mark.parametrize("write", ["commit", "barrier", "renew_epoch", "trim_changes"])
 def test_the_store_refuses_writes_until_the_log_is_whole(tmp_path: Path, disk: Disk, write: str) -> None:
     with opened(tmp_path / "room.db", busy_timeout=0.01) as store:
         disk.failures = 1
@@ -185,7 +134,7 @@ def test_the_store_refuses_writes_until_the_log_is_whole(tmp_path: Path, disk: D
             store.commit([post(letter("m1"))])
         writes: dict[str, Callable[[], object]] = {
             "commit": lambda: store.commit([post(letter("m2"))]),
-            "sync": store.sync,
+            "barrier": lambda: store.commit(()),
             "renew_epoch": store.renew_epoch,
             "trim_changes": lambda: store.trim_changes(1),
         }

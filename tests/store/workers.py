@@ -20,7 +20,7 @@ from postroom.model import delivery
 from postroom.model.delivery import State
 from postroom.model.query import Query
 from postroom.store.protocol import Move, Plan, Post, Posted, Write
-from postroom.store.sqlite import tray
+from postroom.store.sqlite import lock
 from postroom.store.sqlite.store import SqliteStore
 from tests.coverage import nothing_counted
 from tests.letters import BOOT, held, lease, letter, post
@@ -138,8 +138,7 @@ def send_for_a_while(folder: Path, name: str, line: Barrier, kind: type[SqliteSt
 def send_rudely(folder: Path, name: str, line: Barrier, kind: type[SqliteStore]) -> None:
     """Like `send_for_a_while`, but only one worker asks for the lock again at once; the others nap."""
     if name != "worker0":
-        tray.SHORTEST = tray.LONGEST = tray.NAP = tray.LONG_NAP = 0.2
-        tray.SYSCALL.clear()  # nobody is tapped
+        lock.SHORTEST = lock.LONGEST = lock.RAREST = 0.2
     send_for_a_while(folder, name, line, kind)
 
 

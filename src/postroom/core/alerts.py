@@ -395,7 +395,7 @@ class NextAlert(MailboxVerb, kw_only=True):
         pause = self._pause(core, moment)
         if pause is not None:
             return DueAlert(None, pause)
-        core.store.sync()  # the letters must survive a power cut before anybody hears of them
+        core.store.commit(())  # the letters must survive a power cut before anybody hears of them
         letters = _record_alert(core, mailbox, way, moment, until, self.least, self.on_alert, within)
         if not letters:
             return DueAlert(None, 0.0)  # another process recorded it first

@@ -323,14 +323,15 @@ def _settle(
         # The holder's copy may be stale: read the deliveries again inside the commit and compare the token.
         receipts = _commit(core, posts, lambda: plan(_find_current(core, mailbox, held)))
     if held and not writes and not posts:
-        core.store.sync()  # settled by an earlier call: make sure that it is on disk before success is reported
+        core.store.commit(())  # settled by an earlier call: it must be on disk before success is reported
     return Settled(after, receipts)
 
 
 def _commit(core: Core, posts: Sequence[Post], writes: Sequence[Write] | Plan) -> list[Receipt]:
     if posts:
         return messages.commit_posts(core, posts, writes)
-    core.store.commit(writes)
+    if writes:
+        core.store.commit(writes)
     return []
 
 

@@ -336,7 +336,7 @@ class Executor:
         answers: list[Any] = []
         end = perf_counter() + BATCH_SECONDS
         try:
-            with self._store.gathered():
+            with self._store.batch():
                 for job in batch:
                     answers.append(job.execute())
                     if perf_counter() > end:

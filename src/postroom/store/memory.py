@@ -372,14 +372,8 @@ class MemoryStore(Tables):
         self._notifier.notify(mailboxes_to_notify(writes, posted) | {ROOM})
         return posted
 
-    def gathered(self, *, joined: bool = False) -> AbstractContextManager[None]:  # noqa: ARG002 - nothing is kept
-        return nullcontext()
-
-    def hurried(self) -> AbstractContextManager[Callable[[], bool]]:
-        return nullcontext(lambda: True)  # nobody stays for long
-
-    def sync(self) -> None:
-        """Nothing here outlives the process."""
+    def batch(self) -> AbstractContextManager[None]:
+        return nullcontext()  # nothing here outlives the process
 
     # -- asking
 

@@ -1,9 +1,9 @@
 """The store protocol: one write verb, queries, and notification.
 
-In every store `commit` is all or nothing and durable on return. Each write carries its own precondition, so races
-are decided in the store and nowhere else. A commit may also be a plan: a function that reads the store and returns
-the writes; no other commit happens between its reads and its writes. A plan may run twice, so it has no side
-effects.
+In every store `commit` is all or nothing, and durable on return or at the end of `batch`. Each write carries its
+own precondition, so races are decided in the store and nowhere else. A commit may also be a plan: a function that
+reads the store and returns the writes; no other commit happens between its reads and its writes. A plan may run
+twice, so it has no side effects.
 
 `tests/contract` holds the suite that every store passes.
 """
@@ -114,10 +114,6 @@ class Letter(Struct, frozen=True, gc=False):
     message: Message
 
 
-class Undone(Exception):
-    """Nothing of a joined batch was committed. Each commit can be tried again by itself."""
-
-
 class Watch(Protocol):
     """A watch on some mailboxes. Push is a hint: a signal may come early, late, or without news."""
 
@@ -148,26 +144,17 @@ class Store(Protocol):
         ...
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
-        """Write all or nothing, durably, and return one Posted per Post."""
-        ...
+        """Write all or nothing, durably, and return one Posted per Post.
 
-    def gathered(self, *, joined: bool = False) -> AbstractContextManager[None]:
-        """Make all commits of this thread durable with one sync at the end of the block.
-
-        No answer may leave before that. `joined` allows one transaction for all of them; if it fails, the end of
-        the block raises Undone.
+        An empty list writes nothing: it returns once everything that was visible before is on stable storage.
         """
         ...
 
-    def hurried(self) -> AbstractContextManager[Callable[[], bool]]:
-        """Let commits of this thread raise StoreBusy instead of waiting for another writer.
+    def batch(self) -> AbstractContextManager[None]:
+        """Make all commits of this thread durable together at the end of the block; no answer may leave before.
 
-        The function that the block yields returns whether anything was committed in spite of that.
+        If that fails, the end of the block raises StoreFailing.
         """
-        ...
-
-    def sync(self) -> None:
-        """Return once everything that was visible before the call is on stable storage."""
         ...
 
     def get(self, ids: Sequence[str]) -> dict[str, Letter]: ...

@@ -105,6 +105,10 @@ class FileStore(SqliteStore):
     # -- writing
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        if not writes:
+            with translated(self.root):
+                recovery.sync_all(self.root)
+            return ()
         if callable(writes):
             self._take_in_changes()  # a plan reads only the index
         try:
@@ -115,10 +119,6 @@ class FileStore(SqliteStore):
         except Damaged as broken:
             self._rebuild_index(broken)
         return super().commit(writes)  # the index was deleted or damaged, and is now rebuilt from the files
-
-    def sync(self) -> None:
-        with translated(self.root):
-            recovery.sync_all(self.root)
 
     # -- reading
 
@@ -287,7 +287,7 @@ class FileStore(SqliteStore):
 
     # -- waiting
 
-    def gathered(self, *, joined: bool = False) -> AbstractContextManager[None]:  # noqa: ARG002 - nothing is joined
+    def batch(self) -> AbstractContextManager[None]:
         return nullcontext()  # each letter is a file of its own, synced by itself
 
     def watch(self, mailboxes: Sequence[str]) -> Watch:

@@ -10,7 +10,6 @@
     lock        the queue of writers: an flock, fair and bounded
     note        how far the room reached when a letter was last confirmed
     wal         the write-ahead log: pre-sized, synced by each writer, checkpointed under the lock; the reserve
-    tray        letters of waiting writers, for the writer that holds the lock to take along
     search      the text index, in a file of its own, and searches
     ground      may this file be used at all: owner, modes, kind of file system
     place       the health of the files, from outside
@@ -19,6 +18,6 @@
     salvage     what can be read of a damaged room
 
 The commit path: wait for the lock → BEGIN IMMEDIATE … COMMIT (WAL, synchronous=NORMAL) → leave the lock →
-fdatasync the log → note in the lock file how far it reaches → notify → report success. A writer that must wait
-lays its letter into the tray and gets an answer when another has written it and made it durable.
+fdatasync the log → note in the lock file how far it reaches → notify → report success. In a batch, sync and
+notifications come once, at its end.
 """

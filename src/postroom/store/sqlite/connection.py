@@ -19,7 +19,6 @@ import apsw
 
 from ...errors import BadStore, Damaged, StoreBusy, StoreFailing
 from ...model.names import AT, fold
-from ...model.record import FORGOTTEN, GUARD, ROUTE, SPENT
 from . import ground, queries
 from .lock import WriterLock
 from .rows import SALVAGE
@@ -27,7 +26,7 @@ from .schema import APPLICATION, SHAPE, bring_up, check_shape, version_of
 from .wal import CUT_SHORT, FAILING, REPLACED, Log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from ...errors import PostroomError
     from ..protocol import Posted, Write
@@ -93,35 +92,15 @@ def interruptible(database: apsw.Connection) -> Iterator[None]:
 
 NEXT_NUMBER = """
 SELECT max(coalesce((SELECT max(number) FROM letters), 0), coalesce((SELECT max(number) FROM changes), 0)) + 1"""
-# In a bare room there is no record of these kinds: only another letter can keep a letter from being accepted.
-IN_THE_WAY = (FORGOTTEN, GUARD, SPENT)
-IS_LED = f"EXISTS (SELECT 1 FROM records WHERE kind = '{ROUTE}')"  # is any agent known to be at another system?
-LOOK = f"{NEXT_NUMBER}, NOT EXISTS (SELECT 1 FROM records WHERE kind IN {IN_THE_WAY}), {IS_LED}"
-_UNKNOWN = (-1, -1)
 
 
 class NameCache:
-    """The memory of one connection between commits: mailbox ids, and the next number while no one else writes."""
+    """The memory of one connection between commits: mailbox ids, and how far the room had come."""
 
     def __init__(self, database: apsw.Connection) -> None:
-        self._database = database
         self.cursor = database.cursor()  # for all writes: each result is read before the next statement
         self.committed: dict[str, tuple[int, bool]] = {}
-        self.as_of = 0  # the next number after our last commit; while it still is, no other process has written
-        self.is_bare: bool | None = None  # as of then; in a room that is not bare every letter checks for itself
-        self.is_led = False  # as of then: is any agent known to be at another system?
-        self.seal = _UNKNOWN  # see `sealed`
-
-    def note(self, number: int, *, is_bare: bool, is_led: bool, alone: bool) -> None:
-        """Remember a commit. `number` is the next number; `alone`: the transaction wrote nothing else."""
-        self.as_of = number
-        self.is_bare, self.is_led = is_bare, is_led
-        self.seal = self.sealed() if alone else _UNKNOWN
-
-    def forget(self) -> None:
-        """Forget everything: what was remembered was not committed after all."""
-        self.committed.clear()
-        self.as_of, self.is_bare, self.seal = 0, None, _UNKNOWN
+        self.as_of = 0  # the next number after our last commit
 
     def is_placed(self, name: str) -> bool:
         """Return whether the name includes a system, or belongs to a known agent here."""
@@ -129,14 +108,6 @@ class NameCache:
         if AT in name or (held is not None and held[1]):
             return True
         return self.cursor.execute(queries.IS_KNOWN, (fold(name),)).get is not None
-
-    def sealed(self) -> tuple[int, int]:
-        """Return, inside a transaction, a value that differs after every write to the room.
-
-        SQLite's data version changes with writes of others, its count of changes with ours. While the value equals
-        `seal`, the remembered number is still the next one.
-        """
-        return self._database.data_version(), self._database.total_changes()
 
 
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
@@ -187,13 +158,11 @@ class Connection:
     shape = SHAPE  # of all tables
     is_derived = False  # can everything be rebuilt from elsewhere? Then the file may be deleted at any time
     on_commit: CommitHook | None = None
-    commits = 0  # made through this connection
 
     def __init__(self, path: str, *, boot: str, busy_timeout: float) -> None:
         self._closing = allocate_lock()
         check_library(apsw.sqlitelibversion())
         self._path = path
-        self._patience = int(busy_timeout * 1000)  # milliseconds
         self._folder = FolderStamp(os.path.dirname(path))
         with translated(path):
             self.lock = WriterLock(f"{path}.lock", busy_timeout)
@@ -206,7 +175,7 @@ class Connection:
                 ground.create(path)
                 _check_index(path)
                 self.database = apsw.Connection(path, flags=_FLAGS)
-                _configure(self.database, self._patience)
+                _configure(self.database, int(busy_timeout * 1000))
                 self.read_cursor = self.database.cursor()  # for queries: each is read to its end before the next
                 self.names = NameCache(self.database)
                 self.log = Log(self.database, path, self.names)
@@ -297,10 +266,6 @@ class Connection:
             with self.database:
                 _enter(self.database, boot)
 
-    def hurried(self) -> Hurry:
-        """Wait for no other writer inside the block: neither for our lock nor for SQLite's."""
-        return Hurry(self, self._patience)
-
     def recover(self) -> None:
         """Make the room ready for a write. Call it under the lock, before anything is written.
 
@@ -348,29 +313,6 @@ class Connection:
         for held in ("index", "log", "database", "lock"):
             if held in self.__dict__:
                 self.__dict__[held].close()
-
-
-class Hurry:
-    """The context of `Connection.hurried`; as a generator it would take 1.4 µs instead of 0.6, at every call."""
-
-    def __init__(self, conn: Connection, patience: int) -> None:
-        self._conn = conn
-        self._patience = patience  # milliseconds, restored afterwards
-        self._before = conn.commits
-        self._was_hurried = conn.lock.hurries
-
-    def __enter__(self) -> Callable[[], bool]:
-        self._conn.lock.hurries = True
-        self._conn.database.set_busy_timeout(0)
-        return self._has_committed
-
-    def __exit__(self, *_: object) -> None:
-        self._conn.lock.hurries = self._was_hurried
-        if not self._was_hurried:
-            self._conn.database.set_busy_timeout(self._patience)
-
-    def _has_committed(self) -> bool:
-        return self._conn.commits != self._before
 
 
 def _check_not_emptied(path: str) -> None:

@@ -25,12 +25,11 @@ from ...model.names import fold
 from ...model.query import Name
 from ...model.record import Record
 from ..notification import EVERYONE, MANY, ROOM, ProcessNotifier
-from ..protocol import Undone, mailboxes_to_notify
-from . import commit as sqlite_commit
+from ..protocol import mailboxes_to_notify
 from . import connection as sqlite_connection
 from . import ground, queries, rows
 from . import writes as sqlite_writes
-from .commit import commit, make_safe
+from .commit import Batch, commit, make_safe
 from .connection import NEXT_NUMBER, Connection, translate, translated
 from .writes import BY_KEY, WAITING, place_of
 
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from ...model.report import Finding, Progress
     from ...model.search import SearchQuery
     from ..protocol import Letter, Plan, Posted, Watch, Write
-    from .commit import Batch, Committed
     from .queries import Statement
 
 
@@ -202,68 +200,43 @@ class SqliteStore:
     # -- writing
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
-        if not writes:
-            return ()
         conn = self._connection()
-        batch = self._local.batch
         try:
-            if batch is not None:
-                done = batch.commit(conn, writes, durable=self._durable)
-            else:
-                done = commit(conn, writes, durable=self._durable)
+            done = commit(conn, writes, durable=self._durable)
         except StoreFailing:
-            if batch is not None:  # the dropped connection must not keep the lock
-                with suppress(Undone, StoreFailing):  # raised again at the end of the batch
-                    batch.end_transaction()
             self._drop(conn)  # the next commit opens the room again
             raise
         except (apsw.Error, OSError) as error:
             raise translate(error, self.path) from error
         except UnicodeDecodeError as error:
             raise self._damaged(error) from None
-        if batch is None:
-            self._make_safe(conn, done)
         posted = done.posted
+        # Opened before the sync: a watch that begins later finds the letter by its first look.
+        signals = self._open_signals(mailboxes_to_notify(done.writes, posted))
+        batch = self._local.batch
+        if batch is not None:
+            batch.add(conn, signals, must_sync=done.must_sync)
+        else:
+            self._make_safe(conn, signals, must_sync=done.must_sync)
         if posted and self._index_schedule.is_due(posted[-1].number, len(posted)):
             from .search import index_some  # noqa: PLC0415 - rarely due
 
-            self._flush_batch()
             index_some(conn.index, self._query)
         return posted
 
-    def _make_safe(self, conn: Connection, done: Committed) -> None:
+    def _make_safe(self, conn: Connection, signals: list[int], *, must_sync: bool) -> None:
         """Sync, then notify: no process may learn of a letter that a power cut could still take back."""
-        # Opened before the sync: a watch that begins later finds the letter by its first look.
-        signals = self._open_signals(mailboxes_to_notify(done.writes, done.posted))
         try:
-            if done.must_sync or done.carried or conn.on_commit:
-                make_safe(conn, done)
+            if must_sync or conn.on_commit:
+                make_safe(conn, must_sync=must_sync)
             if signals:
                 self._notifier.notify(signals)
         finally:
             if signals:
                 self._notifier.close_signals(signals)
 
-    def _flush_batch(self) -> None:
-        """End this thread's open transaction, for callers that read another way or need the writers' lock."""
-        batch = self._local.batch
-        if batch is not None:
-            batch.end_transaction()
-
-    def gathered(self, *, joined: bool = False) -> AbstractContextManager[None]:
-        return sqlite_commit.Batch(self._notifier, self._local, self._open_signals, joined=joined)
-
-    def hurried(self) -> AbstractContextManager[Callable[[], bool]]:
-        return self._connection().hurried()
-
-    def sync(self) -> None:
-        self._flush_batch()
-        conn = self._connection()
-        if self._durable:
-            with conn.lock:
-                conn.recover()
-                conn.log.maintain(conn.lock)
-            conn.log.sync(conn.lock)
+    def batch(self) -> AbstractContextManager[None]:
+        return Batch(self._local, self._notifier)
 
     def _open_signals(self, mailboxes: set[str]) -> list[int]:
         """Open the signals of these mailboxes before the sync; they are sent after it."""
@@ -347,7 +320,6 @@ class SqliteStore:
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
         from .search import Search  # noqa: PLC0415 - most processes do not search
 
-        self._flush_batch()  # the text index reads through a connection of its own
         party = None if reader is None else self._mailbox_ids((reader,))
         if party == []:
             return []
@@ -357,7 +329,6 @@ class SqliteStore:
     def keep_index(self) -> int:
         from .search import catch_up  # noqa: PLC0415 - most processes do not search
 
-        self._flush_batch()
         return catch_up(self._connection().index, self._query)
 
     def threads(self, party: str | None, limit: int) -> list[str]:
@@ -445,7 +416,6 @@ class SqliteStore:
     # -- health and copies
 
     def examine(self, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:
-        self._flush_batch()
         conn = self._connection()
         from .examine import examine_room  # noqa: PLC0415 - rarely needed, and heavy
 
@@ -454,7 +424,6 @@ class SqliteStore:
     def backup(self, path: Path, *, overwrite: bool, progress: Progress) -> int:
         from .backup import copy_room  # noqa: PLC0415 - rarely needed, and heavy
 
-        self._flush_batch()
         # A connection of its own: the copy is one long read transaction.
         source = self._connect()
         try:
@@ -491,7 +460,6 @@ class SqliteStore:
         return record.Cursor(name, epoch, following - 1)
 
     def renew_epoch(self) -> None:
-        self._flush_batch()
         conn = self._connection()
         try:
             with conn.lock:
@@ -503,7 +471,6 @@ class SqliteStore:
         conn.log.sync(conn.lock)
 
     def trim_changes(self, keep: int) -> int:
-        self._flush_batch()
         conn = self._connection()
         try:
             with conn.lock:

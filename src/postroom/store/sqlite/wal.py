@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import suppress
-from functools import cache
 from typing import TYPE_CHECKING
 
 import apsw
@@ -25,32 +24,10 @@ from .ground import sync_file, sync_path
 from .rows import SALVAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .connection import NameCache
     from .ground import FileAt
     from .lock import WriterLock
     from .note import Note
-
-
-_START_WRITEBACK = 2  # SYNC_FILE_RANGE_WRITE
-
-
-def start_writeback(descriptor: int) -> None:
-    """Let the disk begin to write the file before the sync waits for it (Linux). Only a hint."""
-    call = _sync_file_range()
-    if call is not None:
-        call(descriptor, 0, 0, _START_WRITEBACK)
-
-
-@cache
-def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
-    import ctypes  # noqa: PLC0415 - slow to import, and a process that commits once or twice does not need it
-
-    call = getattr(ctypes.CDLL(None), "sync_file_range", None)
-    if call is not None:
-        call.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
-    return call
 
 
 # -- the reserve
@@ -115,7 +92,6 @@ CUT_SHORT = "leave the files of an open room alone; the file is made again: try 
 REPLACED = "the room was deleted or moved while it was open; try again"
 # Beyond the mark at which a checkpoint is due, so that the commit which passes it still overwrites zeros.
 LARGEST = 32 + FRAME * (CHECKPOINT_PAGES + 64)
-SOME = 8  # syncs, after which further ones are likely
 _HEAD, _FRAME_HEAD, _SALTS = 32, 24, 8  # bytes in SQLite's format: of the log, of each frame, and of its salts
 _ONLY_A_HANDLE: int = getattr(os, "O_PATH", 0)  # Linux
 _SALTS_AT, _FRAME_SALTS_AT = 16, 8  # where they stand in the one and in the other
@@ -140,7 +116,6 @@ class Log:
         self._inode = -1
         self._next_checkpoint = CHECKPOINT_PAGES
         self._calm = range(0)  # numbers of pages at which `maintain` has nothing to do
-        self._syncs = 0
         self.pages = 0
 
     def _committed(self, _database: apsw.Connection, _name: str, pages: int) -> int:
@@ -185,15 +160,6 @@ class Log:
         size = os.lseek(self._descriptor, 0, os.SEEK_END)
         self._calm = range(self.pages, min((size - STEP // 2 - 32) // FRAME, self._next_checkpoint))
 
-    def start_writeback(self, lock: WriterLock) -> None:
-        """Let the disk begin to write, after a commit that will be synced, under the lock.
-
-        Not while other writers wait: they would wait for it too. Nor for a process that commits once or twice: the
-        first call costs more than it saves.
-        """
-        if lock.is_alone and self._syncs > SOME:
-            start_writeback(self._descriptor)
-
     def check_disk_space(self, lock: WriterLock) -> None:
         """Raise FullError while the reserve cannot be kept; call it under the lock, before letters are written."""
         if lock.is_short and not self._grow_reserve(os.stat(self._path).st_size, lock):
@@ -210,7 +176,6 @@ class Log:
 
         A failed sync is never retried: the kernel may have dropped the pages. The next writer rebuilds the log.
         """
-        self._syncs += 1
         try:
             sync_file(self._descriptor)
         except OSError as failed:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-import apsw
 import msgspec
 from msgspec.structs import replace
 
@@ -18,7 +17,6 @@ from ...errors import (
     IllegalMove,
     LookAlike,
     NameTaken,
-    PostroomError,
     StaleRevision,
     UnknownAgent,
     UnknownMessage,
@@ -28,11 +26,13 @@ from ...model.delivery import REDIRECTED, SIGNS_OF_LIFE
 from ...model.names import AT, fold, system_of
 from ...model.record import CARD, FORGOTTEN, GUARD, ROUTE, SPENT, spent_key
 from ..protocol import Forget, Introduce, Move, Post, Posted, Put, check_space
-from .connection import IN_THE_WAY, IS_LED, LOOK, NEXT_NUMBER
+from .connection import NEXT_NUMBER
 from .rows import CHANGED, COLUMNS, NOTHING_MORE, STATE_NUMBER, delivery_row, letter_row, micros
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    import apsw
 
     from ...model.delivery import Delivery
     from ...model.message import Message
@@ -220,13 +220,16 @@ def insert_changes(
 
 # -- the transaction
 
-# All that must be known before a letter is accepted where the room is not bare, in one query.
+# All that must be known before a letter is accepted, in one query. The last two: has any mailbox here a guard, and
+# is any agent known to be at another system?
 BEFORE_POST = f"""
 SELECT (SELECT value FROM records WHERE kind = '{FORGOTTEN}' AND key = ?1),
        (SELECT value FROM records WHERE kind = '{SPENT}' AND key = ?2),
        (SELECT body FROM letters WHERE id = ?1),
        CASE WHEN ?3 THEN ({NEXT_NUMBER}) END,
-       EXISTS (SELECT 1 FROM records WHERE kind = '{GUARD}'), {IS_LED}"""
+       EXISTS (SELECT 1 FROM records WHERE kind = '{GUARD}'),
+       EXISTS (SELECT 1 FROM records WHERE kind = '{ROUTE}')"""
+_NO_EARLIER = [None, None, None]  # the first three: no earlier letter has this id, or had it or the key
 # A letter by its key, or, if it was sent without one, by its id.
 BY_KEY = """
 SELECT l.number, l.sum, l.body FROM mailboxes m JOIN letters l ON l.sender = m.id
@@ -270,9 +273,6 @@ class WriteTransaction:
         self._name_cache = names
         self._fresh: dict[str, tuple[int, bool]] = {}
         self._number = 0  # the next number; read when first needed
-        self._is_bare = False  # see `IN_THE_WAY`; read with the number
-        self._is_led = False  # is any agent known to be at another system? Read with the number
-        self._guarded = False  # has any mailbox here a guard? Read with the first letter
 
     def apply(self, writes: Iterable[Write]) -> tuple[Posted, ...]:
         posted: list[Posted] = []
@@ -301,42 +301,54 @@ class WriteTransaction:
             self._move(moves)
         return tuple(posted)
 
-    def remember(self, *, alone: bool = False) -> None:
-        """Keep what was learned for the next commit. Call it once this one is committed.
-
-        `alone`: nothing else was written in the transaction.
-        """
+    def remember(self) -> None:
+        """Keep what was learned for the next commit. Call it once this one is committed."""
         names = self._name_cache
         if self._fresh:
             names.committed.update(self._fresh)
         if self._number:
-            names.note(self._number, is_bare=self._is_bare, is_led=self._is_led, alone=alone)
+            names.as_of = self._number
 
     # -- letters
 
     def _post(self, post: Post) -> Posted:
         message = post.message
-        if not self._number and self._name_cache.is_bare is not False:
-            self._read_state()
-        # In a bare room only a letter with the same id can stand in the way, and the table's unique index finds
-        # it: insert first, and look for the earlier letter only if that fails (G3).
-        if not self._is_bare or message.key is not None or post.routes:
-            return self._repeated(message) or self._insert(post)
-        try:
-            return self._insert(post)
-        except (PostroomError, apsw.ConstraintError):  # for a repeated letter no other refusal counts
-            earlier = self._repeated(message)
-            if earlier is None:
-                raise
-            return earlier
-
-    def _insert(self, post: Post) -> Posted:
-        original, message = post, post.message
-        leads = self._is_led and not all(self._name_cache.is_placed(one.mailbox) for one in post.deliveries)
+        spent = spent_key(message.sender, message.key or message.id)
+        bound = (message.id, spent, None if self._number else 1)
+        known: tuple[Any, ...] = self._execute(BEFORE_POST, bound).fetchall()[0]
+        *earlier, number, is_guarded, is_led = known
+        if earlier != _NO_EARLIER or message.key is not None:
+            repeated = self._repeated(message, *earlier)
+            if repeated is not None:  # no refusal counts for it (G3)
+                return repeated
+        self._number = self._number or number
+        leads = is_led and not all(self._name_cache.is_placed(one.mailbox) for one in post.deliveries)
         # Guards and routes may have changed since the letter was checked: ask again inside the transaction, but
         # only where the room has any.
-        if post.admit is not None and (post.routes or self._guarded or leads):
-            post = post.admit(post)
+        if post.admit is not None and (post.routes or is_guarded or leads):
+            admitted = post.admit(post)
+            return self._insert(admitted, None if admitted is post else admitted)
+        return self._insert(post, None)
+
+    def _repeated(
+        self, message: Message, forgotten: bytes | None, spent: bytes | None, body: bytes | None
+    ) -> Posted | None:
+        """Return the result of the letter that this one repeats, if any; IdTaken if it has other content."""
+        if forgotten is not None:
+            return repeat_of_memory(message, forgotten, "id")
+        if spent is not None:
+            return repeat_of_memory(message, spent, "key")
+        if body is not None:
+            return repeat_of_letter(message, body, "id")
+        if message.key is not None:
+            same_key = (fold(message.sender), message.sender, message.key)
+            first: list[tuple[Any, ...]] = self._execute(BY_KEY, same_key).fetchall()
+            if first:
+                return repeat_of_letter(message, first[0][2], "key")
+        return None
+
+    def _insert(self, post: Post, written: Post | None) -> Posted:
+        message = post.message
         deliveries = post.deliveries
         names = [deliveries[0].mailbox] if len(deliveries) == 1 else [delivery.mailbox for delivery in deliveries]
         names += post.copies
@@ -368,42 +380,20 @@ class WriteTransaction:
             count_deliveries(self._execute, number, 0, 1)
         elif deliveries and deliveries[0].waits:
             self._execute(COUNT_ONE, (place_of(names[0], places[0]), number, 1))
-        written = None if post is original else post
         return Posted(message_id=message.id, number=number, unknown=unknown, written=written)
 
     def _places(self, names: Sequence[str]) -> tuple[list[int], tuple[str, ...]]:
         """Return the ids of these mailboxes, and the names of those whose agent is unknown."""
         committed, places, unknown = self._name_cache.committed, [], []
-        alone = self._name_cache.as_of == self._number  # else an agent may have become known since
         for name in names:
             held = committed.get(name)
-            if held is None or not (held[1] or alone or AT in name):  # `known` is kept for local agents only
+            # An agent may have become known since. `known` is kept for local agents only.
+            if held is None or not (held[1] or AT in name):
                 held = self.mailbox(name, "to")
             places.append(held[0])
             if not held[1] and AT not in name:
                 unknown.append(name)
         return places, tuple(unknown)
-
-    def _repeated(self, message: Message) -> Posted | None:
-        """Return the result of the letter that this one repeats, if any; IdTaken if it has other content."""
-        spent = spent_key(message.sender, message.key or message.id)
-        bound = (message.id, spent, None if self._number else 1)
-        known: tuple[Any, ...] = self._execute(BEFORE_POST, bound).fetchall()[0]
-        forgotten, spent_before, body, number, guarded, is_led = known
-        self._number = self._number or number
-        self._guarded, self._is_led = guarded == 1, is_led == 1
-        if forgotten is not None:
-            return repeat_of_memory(message, forgotten, "id")
-        if spent_before is not None:
-            return repeat_of_memory(message, spent_before, "key")
-        if body is not None:
-            return repeat_of_letter(message, body, "id")
-        if message.key is not None:
-            same_key = (fold(message.sender), message.sender, message.key)
-            first: list[tuple[Any, ...]] = self._execute(BY_KEY, same_key).fetchall()
-            if first:
-                return repeat_of_letter(message, first[0][2], "key")
-        return None
 
     def _check_space(self, post: Post, sender: int, names: Sequence[str], mailboxes: Sequence[int]) -> None:
         """Refuse a letter for which an inbox, or the outbox for another system, has no room."""
@@ -548,9 +538,6 @@ class WriteTransaction:
         # Revision 0 stands for "not there yet": of two writers who both make the record, the second fails.
         if (held or 0) != record.revision:
             raise StaleRevision
-        if record.kind in IN_THE_WAY:
-            self._is_bare = False
-        self._is_led = self._is_led or record.kind == ROUTE
         if record.kind == CARD:
             self.mailbox(record.key, "id", known=True)
         if record.value is None:
@@ -595,20 +582,9 @@ class WriteTransaction:
 
     def _take_numbers(self, count: int) -> int:
         """Take `count` numbers and return the first."""
-        first = self._number or self._read_state()
+        first: int = self._number or self._execute(NEXT_NUMBER).get
         self._number = first + count
         return first
-
-    def _read_state(self) -> int:
-        """Return the next number, and learn whether the room is bare: from memory while no one else wrote."""
-        names = self._name_cache
-        # Nobody has written since our last commit, so what it left in memory still holds: a query saved.
-        if names.seal == names.sealed():
-            self._number, self._is_bare, self._is_led = names.as_of, names.is_bare is True, names.is_led
-        else:
-            found: tuple[Any, ...] = self._execute(LOOK).fetchall()[0]
-            self._number, self._is_bare, self._is_led = found[0], found[1] == 1, found[2] == 1
-        return self._number
 
     def _note(self, what: str, *, kind: str | None = None, key: str | None = None) -> None:
         self._execute(INSERT_CHANGE, (self.take_number(), what, kind, key))

@@ -1,11 +1,10 @@
 """One process of a crowd at the door: it sends and acknowledges, and rests between two sends when told to.
 
-    python -m tests.faults.carrier_worker FOLDER WHO KIND BUG
+    python -m tests.faults.crowd_worker FOLDER WHO KIND BUG
 
 Beside the words of every ledger (`audit.py`) it writes:
 
     first  key, id, repeated    what it was told of a letter that nobody had tried to send before
-    carried                     it answered for the letter of somebody else
     rests                       it stops itself, with nothing in hand
 """
 
@@ -20,7 +19,7 @@ from pathlib import Path
 
 from postroom.errors import LeaseLost
 from postroom.mailbox import Mailbox
-from tests.faults.kinds import named, opener
+from tests.faults.kinds import opener
 from tests.faults.ledger import Ledger
 from tests.faults.storm_worker import WORK, room_over, text_of
 
@@ -57,7 +56,6 @@ def acknowledge(ledger: Ledger, shell: Mailbox, look: str) -> None:
 
 def main(folder: str, who: str, kind: str, bug: str) -> None:
     ledger = Ledger(Path(folder), who)
-    named(kind).on_carrying(lambda: ledger.write("carried"))
     room = room_over(opener(kind, bug)(Path(folder)))
     work(Path(folder), who, ledger, room.mailbox(who), room.mailbox(WORK))
 
