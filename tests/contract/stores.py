@@ -10,8 +10,8 @@ from msgspec import Struct
 from postroom.store.files.layouts.base import layout_named
 from postroom.store.files.layouts.paths import NAMES
 from postroom.store.files.store import FileStore
-from postroom.store.memory import MemoryStore
 from postroom.store.protocol import Store
+from postroom.store.sqlite.memory import MemoryStore
 from postroom.store.sqlite.store import SqliteStore
 
 
@@ -33,7 +33,7 @@ def _files(layout: str) -> Kind:
 
 # No power is cut here, so nobody waits for the disk; the tests of the store and of its faults do.
 STORES = (
-    Kind("memory", lambda _folder, _boot: MemoryStore("room"), lasts=False),
+    Kind("memory", lambda _folder, _boot: MemoryStore(), lasts=False),
     Kind("sqlite", lambda folder, boot: SqliteStore(folder / "room.db", boot=boot, durable=False), lasts=True),
     *map(_files, NAMES),
 )

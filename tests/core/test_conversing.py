@@ -530,9 +530,9 @@ def test_conversations_travel_with_the_room(factory: RoomFactory, empty_room: Ro
 @pytest.fixture
 def empty_room(clock: FakeClock) -> Room:
     from postroom.settings import Settings
-    from postroom.store.memory import MemoryStore
+    from postroom.store.sqlite.memory import MemoryStore
 
-    return Room(MemoryStore("other"), Settings(), clock=clock)
+    return Room(MemoryStore(), Settings(), clock=clock)
 
 
 def test_nothing_of_a_conversation_is_in_anybodys_way(room: Room) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from postroom import PostroomError, Room
 from postroom.settings import Settings
-from postroom.store.memory import MemoryStore
+from postroom.store.sqlite.memory import MemoryStore
 from tests.rooms import FakeClock
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=40)  # lone surrogates too
@@ -40,7 +40,7 @@ FIELDS = st.dictionaries(
 
 @contextmanager
 def small_room() -> Iterator[Room]:
-    with Room(MemoryStore("room"), Settings(), clock=FakeClock()) as room:
+    with Room(MemoryStore(), Settings(), clock=FakeClock()) as room:
         yield room
 
 

@@ -17,7 +17,7 @@ from postroom.model.message import BOUNCE
 from postroom.model.peer import Peer
 from postroom.model.query import Found, Query
 from postroom.settings import Settings
-from postroom.store.memory import MemoryStore
+from postroom.store.sqlite.memory import MemoryStore
 from tests.core.peering import know_peer
 from tests.letters import NOW
 from tests.rooms import FakeClock, RoomFactory
@@ -220,7 +220,7 @@ def test_an_export_and_an_import_keep_mail_for_and_from_other_systems(room: Room
     room.mailbox("ann").give_task("bob@far", "a task")
     room.mailbox("carl").register(allow_from=["ann@far", "@moon"])
     lines = [*room.export()]
-    other = Room(MemoryStore("other"), Settings(system="here"), clock=clock)
+    other = Room(MemoryStore(), Settings(system="here"), clock=clock)
     other.load(lines)
 
     assert other.core.store.outgoing(None) == {"bob@far": 2}
@@ -236,7 +236,7 @@ def test_a_copy_of_a_room_holds_its_mail_for_other_systems_and_can_be_made_again
     room: Room, clock: FakeClock
 ) -> None:
     ids = [send(room, text) for text in ("waits", "gone")]
-    other = Room(MemoryStore("other"), Settings(system="here"), clock=clock)
+    other = Room(MemoryStore(), Settings(system="here"), clock=clock)
     perform(other.core, OWNER, Copy(source=room.core))
     outbox.record_departure(room.core, [found_one(room, ids[1]).delivery], "far")
     perform(other.core, OWNER, Copy(source=room.core))

@@ -11,7 +11,7 @@ import pytest
 from postroom import Conflict, IdTaken, Invalid, LeaseLost, Resync, Room, TooLarge
 from postroom.core import portable
 from postroom.settings import Settings
-from postroom.store.memory import MemoryStore
+from postroom.store.sqlite.memory import MemoryStore
 from tests.contract.stores import STORES, Kind
 from tests.rooms import FakeClock, RoomFactory, texts
 
@@ -87,7 +87,7 @@ def test_a_lease_of_another_boot_is_over_in_the_copy(factory: RoomFactory, clock
     work = room.mailbox("bob").claim(lease=600)
     assert work
     lines = list(room.export())
-    same_boot, next_boot = (Room(MemoryStore(name), Settings(), clock=clock) for name in ("one", "two"))
+    same_boot, next_boot = (Room(MemoryStore(), Settings(), clock=clock) for name in ("one", "two"))
     same_boot.load(lines)
     assert same_boot.mailbox("bob").claim() is None
     clock.reboot()
@@ -111,7 +111,7 @@ def test_an_import_that_was_cut_off_goes_on_where_it_stopped(
         yield from lines[:58]
         raise KeyboardInterrupt
 
-    copy = Room(MemoryStore("copy"), Settings(), clock=clock)
+    copy = Room(MemoryStore(), Settings(), clock=clock)
     with pytest.raises(KeyboardInterrupt):
         copy.load(cut())
     with pytest.raises(Conflict):
@@ -126,7 +126,7 @@ def test_an_export_that_was_cut_off_is_refused_and_the_whole_one_goes_on(room: R
     fill(room, clock)
     lines = list(room.export())
     for kept in (1, 2, len(lines) // 2, len(lines) - 1):
-        copy = Room(MemoryStore("copy"), Settings(), clock=clock)
+        copy = Room(MemoryStore(), Settings(), clock=clock)
         with pytest.raises(Invalid, match="cut off") as refused:
             copy.load(lines[:kept])
         assert refused.value.field == f"line {kept}"
@@ -147,7 +147,7 @@ def test_an_export_with_lines_lost_or_added_is_refused(room: Room, clock: FakeCl
         ([*lines[:-1], b'{"end": false}'], f"line {len(lines)}"),
         ([*lines[:-1], b'{"end": 1, "lines": %d}' % (len(lines) - 2)], f"line {len(lines)}"),
     ):
-        copy = Room(MemoryStore("copy"), Settings(), clock=clock)
+        copy = Room(MemoryStore(), Settings(), clock=clock)
         with pytest.raises(Invalid) as refused:
             copy.load(wrong)
         assert refused.value.field == field
@@ -270,7 +270,7 @@ def test_numbers_of_another_room_mean_nothing_here(room: Room, clock: FakeClock)
     clock.advance(61)
     room.sweep()
     line = json.dumps({"letter": LETTER, "deliveries": [DELIVERY | {"number": 999, "arrived": 999}]}).encode()
-    copy = Room(MemoryStore("copy"), Settings(), clock=clock)
+    copy = Room(MemoryStore(), Settings(), clock=clock)
     head, *lines, _end = room.export()
     copy.load([head.replace(b'"postroom":2', b'"postroom":1'), *lines, line])
     assert copy.mailbox("bob").wait(0, since=copy.cursor()) is None

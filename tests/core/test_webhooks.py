@@ -17,7 +17,7 @@ from postroom.model.codec import to_plain
 from postroom.model.message import Priority
 from postroom.model.record import WEBHOOK
 from postroom.settings import Settings
-from postroom.store.memory import MemoryStore
+from postroom.store.sqlite.memory import MemoryStore
 from tests.renaming import rename
 from tests.rooms import FakeClock, RoomFactory
 
@@ -155,7 +155,7 @@ def test_no_secret_travels_and_none_comes_in(room: Room, clock: FakeClock) -> No
     room.mailbox("ann").send("human", "x")
     head, *lines, end = room.export()
     assert not [word for word in (one.secret, one.id, "whsec_") if word.encode() in b"".join(lines)]
-    elsewhere = Room(MemoryStore("copy"), Settings(), clock=clock)
+    elsewhere = Room(MemoryStore(), Settings(), clock=clock)
     perform(elsewhere.core, OWNER, transfer.Copy(source=room.core))
     assert (
         1 == elsewhere.stats().letters and [] == perform(elsewhere.core, OWNER, webhooks.ListWebhooks()).webhooks
@@ -163,4 +163,4 @@ def test_no_secret_travels_and_none_comes_in(room: Room, clock: FakeClock) -> No
     kept = to_plain(perform(room.core, OWNER, webhooks.GetWebhook(id=one.id)).webhook)
     smuggled = json.dumps({"record": {"kind": WEBHOOK, "key": one.id, "value": kept, "revision": 1}}).encode()
     with pytest.raises(Invalid, match="not a kind of record"):
-        Room(MemoryStore("other"), Settings(), clock=clock).load([head, *lines, smuggled, end])
+        Room(MemoryStore(), Settings(), clock=clock).load([head, *lines, smuggled, end])

@@ -130,7 +130,7 @@ def damages(sample: Sample, chance: random.Random) -> Iterator[tuple[str, str, b
     """What was done, to which file, and what it holds then. In the log only what was written so far counts."""
     for name, whole in sample.files.items():
         used = len(whole.rstrip(b"\0"))
-        places = [0, 20, *(chance.randrange(used) for _ in range(FLIPS))]
+        places = [0, min(20, len(whole) - 1), *(chance.randrange(used) for _ in range(FLIPS))]
         for at in places:
             flipped = whole[at] ^ (1 << chance.randrange(8))
             yield f"{name} flipped at {at}", name, whole[:at] + bytes([flipped]) + whole[at + 1 :]

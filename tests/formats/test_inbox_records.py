@@ -29,13 +29,13 @@ from postroom.model.delivery import Delivery
 from postroom.model.message import Message, Recipient, content_of, content_type, part_from_json, payload_to_parts
 from postroom.model.query import Query
 from postroom.settings import Settings
-from postroom.store.memory import MemoryStore
+from postroom.store.sqlite.memory import MemoryStore
 from tests.formats.asking import JSON, PAYLOADS, TEXT
 from tests.formats.drawn import FULL, letters
 from tests.letters import NOW, letter
 from tests.rooms import FakeClock, RoomFactory
 
-ROOM = Room(MemoryStore("content"), Settings(inbox_quota=10**6), clock=FakeClock())  # for many small letters
+ROOM = Room(MemoryStore(), Settings(inbox_quota=10**6), clock=FakeClock())  # for many small letters
 
 
 def record(room: Room, id: str, reader: str | None) -> dict[str, Any]:

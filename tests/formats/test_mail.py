@@ -16,7 +16,7 @@ from postroom.formats.errors import mail_problem
 from postroom.model.values import check_label
 from postroom.server.mail import MAIL
 from postroom.settings import Settings
-from postroom.store.memory import MemoryStore
+from postroom.store.sqlite.memory import MemoryStore
 from tests.conftest import LONG
 from tests.formats.asking import ANYTHING, PAYLOADS, ask, refused
 from tests.renaming import rename
@@ -135,7 +135,7 @@ def test_the_words_of_map(factory: RoomFactory) -> None:
 
 @given(PAYLOADS.filter(lambda payload: payload is not None))
 def test_a_turn_holds_what_was_written(payload: Any) -> None:
-    room = Room(MemoryStore("talk"), Settings(), clock=FakeClock())
+    room = Room(MemoryStore(), Settings(), clock=FakeClock())
     id = talk(room, "ann")
     for message in ({}, {"contentType": "text"}, {"contentType": "x-own"}):
         typed = isinstance(payload, dict) and isinstance(payload.get("type"), str)
@@ -156,7 +156,7 @@ def test_a_turn_holds_what_was_written(payload: Any) -> None:
 @settings(max_examples=500 if LONG else 25)
 @given(st.sampled_from([*MAIL]), st.data())
 def test_every_request_is_answered_or_refused(name: str, data: st.DataObject) -> None:
-    room = Room(MemoryStore("talk"), Settings(), clock=FakeClock())
+    room = Room(MemoryStore(), Settings(), clock=FakeClock())
     talk(room, "ann", "bob", id="c-1")
     say(room, "c-1", "ann")
     message = data.draw(st.fixed_dictionaries({}, optional=dict.fromkeys(parameters(MAIL[name]), ANYTHING)))

@@ -10,8 +10,8 @@ import pytest
 from postroom.errors import BadStore
 from postroom.model.query import Query
 from postroom.store.address import open_store
-from postroom.store.memory import MemoryStore
 from postroom.store.protocol import Store
+from postroom.store.sqlite.memory import MemoryStore
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import BOOT, ids, send
 

@@ -178,14 +178,14 @@ def test_a_planted_link_is_never_followed_and_stops_nobody(tmp_path: Path, disk:
 def test_a_room_on_a_full_disk_opens_after_a_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(tmp_path / "room.db") as store:
         claim(store, send(store, "m1"))
-    enter, failures = connection._enter, [apsw.FullError]
+    enter, failures = connection.enter, [apsw.FullError]
 
     def enter_or_fail(database: apsw.Connection, boot: str) -> None:
         enter(database, boot)
         if failures:
             raise failures.pop()
 
-    monkeypatch.setattr(connection, "_enter", enter_or_fail)
+    monkeypatch.setattr(connection, "enter", enter_or_fail)
     with opened(tmp_path / "room.db", boot="another") as store:
         assert set_aside(store) > 0  # there was space after all
         assert held(store, "m1").lease is not None

@@ -505,9 +505,9 @@ class Context:
 
     def _room_in_memory(self) -> Room:
         """Return an empty room with these settings that only this process sees."""
-        from ..store.memory import MemoryStore  # noqa: PLC0415 - only where there is no room yet
+        from ..store.sqlite.memory import MemoryStore  # noqa: PLC0415 - only where there is no room yet
 
-        return Room(MemoryStore(os.urandom(8).hex()), self.settings)
+        return Room(MemoryStore(), self.settings)
 
     @cached_property
     def screen(self) -> Screen:

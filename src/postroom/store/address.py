@@ -36,7 +36,7 @@ def open_store(
     """Open the store at this address, made if it does not exist; without `makes` its folder must exist."""
     scheme, rest = _parse(address)
     if scheme == "memory":
-        return _open_memory(rest)
+        return _open_memory(rest, boot=boot, busy_timeout=busy_timeout)
     if scheme == "files":
         how = {"boot": boot, "durable": durable, "busy_timeout": busy_timeout, "makes": makes, "clock": clock}
         return _open_files(rest, address, **how)
@@ -58,12 +58,12 @@ def _parse(address: str) -> tuple[Literal["memory", "sqlite", "files"], str]:
     raise BadStore(f"{address!a} names no store that exists here", field="store", hint=ADDRESS_RULE)
 
 
-def _open_memory(rest: str) -> Store:
-    from .memory import MemoryStore  # noqa: PLC0415 - see the docstring
+def _open_memory(rest: str, *, boot: str, busy_timeout: float) -> Store:
+    from .sqlite.memory import MemoryStore  # noqa: PLC0415 - see the docstring
 
     if rest:
         raise BadStore(f"memory: takes no name, got {rest!a}", field="store")
-    return MemoryStore(os.urandom(8).hex())
+    return MemoryStore(boot=boot, busy_timeout=busy_timeout)
 
 
 def _open_sqlite(path: str, address: str, *, boot: str, durable: bool, busy_timeout: float) -> Store:

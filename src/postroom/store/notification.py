@@ -18,13 +18,15 @@ import sys
 import time
 from _thread import allocate_lock
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..model.codec import blake2b
 
 if TYPE_CHECKING:
     import ctypes
     from collections.abc import Callable, Iterable, Iterator
+
+    from .protocol import Watch
 
 
 # No agent can have these two names.
@@ -37,6 +39,16 @@ _UNWATCHABLE = frozenset(  # a full disk, no handles, a read-only folder: waitin
     {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EROFS, errno.EACCES, errno.EPERM}
 )
 _SIGNAL_FLAGS = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Notifier(Protocol):
+    """What a store needs to wake others: signals opened before the sync, sent after it."""
+
+    def open_signals(self, mailboxes: Iterable[str]) -> list[Any]: ...
+    def notify(self, signals: Iterable[Any]) -> None: ...
+    def close_signals(self, signals: Iterable[Any]) -> None: ...
+    def watch(self, mailboxes: Iterable[str]) -> Watch: ...
+    def close(self) -> None: ...
 
 
 class ProcessNotifier:
@@ -148,17 +160,25 @@ class ProcessNotifier:
 
 
 class LocalNotifier:
-    """A notifier between the threads of one process."""
+    """A notifier between the threads of one process; its signals are the names of mailboxes."""
 
     def __init__(self) -> None:
         self.lock = allocate_lock()
         self._watches: set[LocalWatch] = set()
 
-    def notify(self, mailboxes: Iterable[str]) -> None:
-        notified = set(mailboxes)
+    def open_signals(self, mailboxes: Iterable[str]) -> list[str]:
+        return list(mailboxes)
+
+    def notify(self, signals: Iterable[str]) -> None:
+        if not self._watches:
+            return
+        mailboxes = set(signals)
         with self.lock:
             for watch in self._watches:
-                watch.notify(notified)
+                watch.notify(mailboxes)
+
+    def close_signals(self, signals: Iterable[str]) -> None:
+        """Nothing was opened."""
 
     def watch(self, mailboxes: Iterable[str]) -> LocalWatch:
         watch = LocalWatch(self, set(mailboxes))
@@ -169,6 +189,9 @@ class LocalNotifier:
     def forget(self, watch: LocalWatch) -> None:
         with self.lock:
             self._watches.discard(watch)
+
+    def close(self) -> None:
+        """Nothing is kept open; a watch closes itself."""
 
 
 class LocalWatch:
@@ -188,7 +211,7 @@ class LocalWatch:
 
     def notify(self, mailboxes: set[str]) -> None:
         """Record the signal; called by the notifier, under its lock."""
-        watched = mailboxes & self._mailboxes
+        watched = self._mailboxes if EVERYONE in mailboxes else mailboxes & self._mailboxes
         if watched:
             self._notified |= watched
             with contextlib.suppress(BlockingIOError):  # the pipe is full: it is readable already

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ...errors import PostroomError
     from ...model.query import Found
     from ...model.report import Finding, Progress
+    from ..notification import ProcessNotifier
     from ..protocol import Plan, Posted, Watch, Write
     from ..sqlite.queries import Statement
     from ..sqlite.rows import Row
@@ -63,6 +64,7 @@ class FileStore(SqliteStore):
     """A room in a folder that other programs may use at the same time."""
 
     vouches = False
+    _notifier: ProcessNotifier
 
     def __init__(
         self,

@@ -11,6 +11,7 @@
     note        how far the room reached when a letter was last confirmed
     wal         the write-ahead log: pre-sized, synced by each writer, checkpointed under the lock; the reserve
     search      the text index, in a file of its own, and searches
+    memory      the same room in the memory of one process
     ground      may this file be used at all: owner, modes, kind of file system
     place       the health of the files, from outside
     examine     the health of the room, from inside

@@ -7,7 +7,7 @@ answer and notify. No process learns of a letter before it is durable.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import apsw
 import msgspec
@@ -18,7 +18,7 @@ from .writes import WriteTransaction
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ..notification import ProcessNotifier
+    from ..notification import Notifier
     from ..protocol import Plan
     from .connection import CommitHook, Connection
 
@@ -107,12 +107,12 @@ class Local(Protocol):
 class Batch:
     """The commits of one thread that share one sync, at the end of the block and whatever happens in it."""
 
-    def __init__(self, local: Local, notifier: ProcessNotifier) -> None:
+    def __init__(self, local: Local, notifier: Notifier) -> None:
         self._local = local  # where a commit finds this batch
         self._notifier = notifier
         # More than one where a connection was dropped after an error: each has its own hold on the log.
         self._to_sync: dict[Connection, bool] = {}
-        self._signals: list[int] = []
+        self._signals: list[Any] = []
 
     def __enter__(self) -> None:
         self._local.batch = self
@@ -130,7 +130,7 @@ class Batch:
         finally:
             self._notifier.close_signals(self._signals)
 
-    def add(self, conn: Connection, signals: list[int], *, must_sync: bool) -> None:
+    def add(self, conn: Connection, signals: list[Any], *, must_sync: bool) -> None:
         """Take in a commit that is visible by now; the signals are sent after the sync."""
         self._to_sync[conn] = must_sync or self._to_sync.get(conn, False)
         self._signals += signals

@@ -175,7 +175,7 @@ class Connection:
                 ground.create(path)
                 _check_index(path)
                 self.database = apsw.Connection(path, flags=_FLAGS)
-                _configure(self.database, int(busy_timeout * 1000))
+                configure(self.database, int(busy_timeout * 1000))
                 self.read_cursor = self.database.cursor()  # for queries: each is read to its end before the next
                 self.names = NameCache(self.database)
                 self.log = Log(self.database, path, self.names)
@@ -260,11 +260,11 @@ class Connection:
         """Begin an epoch if need be, also on a full disk: its mail can still be read and acknowledged."""
         try:
             with self.database:
-                _enter(self.database, boot)
+                enter(self.database, boot)
         except apsw.FullError:
             self.log.release_reserve(self.lock)
             with self.database:
-                _enter(self.database, boot)
+                enter(self.database, boot)
 
     def recover(self) -> None:
         """Make the room ready for a write. Call it under the lock, before anything is written.
@@ -384,7 +384,7 @@ def translate(error: apsw.Error | OSError, path: ground.Place) -> PostroomError:
     return Damaged(f"{path}: {error}", hint=SALVAGE)
 
 
-def _configure(database: apsw.Connection, patience: int) -> None:
+def configure(database: apsw.Connection, patience: int) -> None:
     """Set the options that are needed even if the room is damaged."""
     database.set_busy_timeout(patience)
     database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # else the last to close deletes the log
@@ -403,7 +403,7 @@ def _prepare(database: apsw.Connection, path: str, application: int) -> None:
     database.pragma("temp_store", "memory")
 
 
-def _enter(database: apsw.Connection, boot: str) -> None:
+def enter(database: apsw.Connection, boot: str) -> None:
     """Name a new room; begin a new epoch after a boot."""
     last_boot = database.execute("SELECT boot FROM room").get
     epoch = os.urandom(4).hex()

@@ -27,9 +27,9 @@ from msgspec.structs import replace
 
 from ...errors import PostroomError, StoreBusy, Unreadable
 from ...model.codec import blake2b
+from ...model.names import fold
 from ...model.record import FORGOTTEN
-from ...model.search import BREAK, Marks, has_controls, texts, words
-from ..matching import any_name, marks_of, matches_search
+from ...model.search import BREAK, Marks, has_controls, search_text, texts, words
 from ..protocol import Letter
 from . import rows
 from .ground import FileAt, create
@@ -486,3 +486,83 @@ class Search:
 def _is_plain(body: Any) -> bool:
     """Return whether the letter is ASCII: otherwise a word may be written in many ways."""
     return isinstance(body, bytes) and body.isascii()
+
+
+# -- whether a letter matches: what the index proposes is compared with this
+
+
+def matches_search(message: Message, query: SearchQuery, reader: str | None) -> bool:
+    """Return whether this letter, as `reader` sees it, meets the query.
+
+    Whether the reader may see the letter at all is decided elsewhere.
+    """
+    return (
+        (query.after is None or message.created_at >= query.after)
+        and (query.before is None or message.created_at < query.before)
+        and _matches_marks(message, query, reader)
+        and _matches_terms(message, query)
+    )
+
+
+def marks_of(message: Message) -> Marks:
+    """Return sender, recipients, tags, kind and thread of a letter, as a query compares them."""
+    return Marks(
+        senders=(fold(message.sender),),
+        recipients=tuple(fold(recipient.address) for recipient in message.recipients),
+        tags=tuple(tag.casefold() for tag in message.tags),
+        kinds=(message.kind.casefold(),),
+        threads=(message.thread,),
+    )
+
+
+def _matches_marks(message: Message, query: SearchQuery, reader: str | None) -> bool:
+    wanted, unwanted = query.wanted, query.unwanted
+    if wanted == unwanted == Marks():
+        return True
+    marks = marks_of(_shown(message, query, reader))  # a search for a hidden recipient must not reveal it
+    return (
+        (not wanted.senders or _overlap(any_name(query, wanted.senders), marks.senders))
+        and (not wanted.kinds or _overlap(wanted.kinds, marks.kinds))
+        and (not wanted.threads or _overlap(wanted.threads, marks.threads))
+        and all(_overlap(query.names_of(name), marks.recipients) for name in wanted.recipients)
+        and set(marks.tags).issuperset(wanted.tags)
+        and not _overlap(any_name(query, unwanted.senders), marks.senders)
+        and not _overlap(any_name(query, unwanted.recipients), marks.recipients)
+        and not any(
+            _overlap(getattr(unwanted, name), getattr(marks, name)) for name in ("tags", "kinds", "threads")
+        )
+    )
+
+
+def any_name(query: SearchQuery, names: Iterable[str]) -> list[str]:
+    """Return every present and former name of these agents."""
+    return [one for name in names for one in query.names_of(name)]
+
+
+def _shown(message: Message, query: SearchQuery, reader: str | None) -> Message:
+    """Return the letter as the reader may see it, under any of the reader's present and former names."""
+    shown = message.seen_by(reader)
+    if shown is message or reader is None:
+        return shown
+    own = query.names_of(fold(reader))
+    if fold(message.sender) in own:
+        return message
+    named = tuple(r for r in message.recipients if r.kind != "bcc" or fold(r.address) in own)
+    return replace(message, recipients=named)
+
+
+def _matches_terms(message: Message, query: SearchQuery) -> bool:
+    if not query.terms and not query.without:
+        return True
+    text = search_text(message)
+    return all(_holds(text, term) for term in query.terms) and not any(
+        _holds(text, term) for term in query.without
+    )
+
+
+def _holds(text: str, term: Term) -> bool:
+    return f" {' '.join(term.words)}{'' if term.begins else ' '}" in text
+
+
+def _overlap(some: Iterable[str], others: Iterable[str]) -> bool:
+    return not set(some).isdisjoint(others)

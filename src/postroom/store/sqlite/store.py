@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ...model.record import Change, Cursor
     from ...model.report import Finding, Progress
     from ...model.search import SearchQuery
+    from ..notification import Notifier
     from ..protocol import Letter, Plan, Posted, Watch, Write
     from .queries import Statement
 
@@ -95,16 +96,22 @@ class SqliteStore:
     archives_by_sending = False
 
     def __init__(self, path: ground.Place, *, boot: str, durable: bool = True, busy_timeout: float = 30.0) -> None:
-        self.path = ground.prepare(path)
+        self.path = self._prepare(path)
         self._boot = boot
         self._busy_timeout = busy_timeout
         self._local = _Local()
         self._open: WeakSet[Connection] = WeakSet()  # a connection goes when its thread ends
         self._forks = sqlite_connection.count
         self._durable = durable
-        self._notifier = ProcessNotifier(f"{self.path}.bells")
+        self._notifier = self._make_notifier()
         self._index_schedule = _IndexSchedule()
         self._connection()  # a room that cannot be opened is refused now, not at the first letter
+
+    def _prepare(self, path: ground.Place) -> str:
+        return ground.prepare(path)
+
+    def _make_notifier(self) -> Notifier:
+        return ProcessNotifier(f"{self.path}.bells")
 
     def fresh_id(self, sender: str) -> str | None:  # noqa: ARG002 - the caller makes the id
         return None
@@ -224,7 +231,7 @@ class SqliteStore:
             index_some(conn.index, self._query)
         return posted
 
-    def _make_safe(self, conn: Connection, signals: list[int], *, must_sync: bool) -> None:
+    def _make_safe(self, conn: Connection, signals: list[Any], *, must_sync: bool) -> None:
         """Sync, then notify: no process may learn of a letter that a power cut could still take back."""
         try:
             if must_sync or conn.on_commit:
@@ -238,7 +245,7 @@ class SqliteStore:
     def batch(self) -> AbstractContextManager[None]:
         return Batch(self._local, self._notifier)
 
-    def _open_signals(self, mailboxes: set[str]) -> list[int]:
+    def _open_signals(self, mailboxes: set[str]) -> list[Any]:
         """Open the signals of these mailboxes before the sync; they are sent after it."""
         return self._notifier.open_signals((ROOM, EVERYONE) if len(mailboxes) > MANY else (ROOM, *mailboxes))
 

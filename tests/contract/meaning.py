@@ -1,28 +1,15 @@
-"""The meaning of queries, searches and counts, in plain Python.
-
-For stores that look at values one by one; and every result of a text index is checked against it.
-"""
+"""The meaning of a query and of a count, in plain Python; `test_store_meaning` compares every store with it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from typing import Any
 
-from msgspec.structs import replace
-
-from ..model.delivery import State
-from ..model.message import Priority
-from ..model.names import fold
-from ..model.query import Settled, Tally
-from ..model.search import Marks, search_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from datetime import datetime
-
-    from ..model.delivery import Delivery
-    from ..model.message import Message
-    from ..model.query import Found, Moment, Query
-    from ..model.search import SearchQuery, Term
+from postroom.model.delivery import SETTLED, Delivery, State
+from postroom.model.message import Message, Priority
+from postroom.model.query import Found, LetterQuery, Moment, Query, Settled, Tally
+from postroom.model.thread import conversation_of
 
 
 def matches_delivery(delivery: Delivery, query: Query) -> bool:
@@ -95,86 +82,6 @@ SORT: dict[str, Callable[[Found], Any]] = {
 }
 
 
-# -- searches
-
-
-def matches_search(message: Message, query: SearchQuery, reader: str | None) -> bool:
-    """Return whether this letter, as `reader` sees it, meets the query.
-
-    Whether the reader may see the letter at all is decided elsewhere.
-    """
-    return (
-        (query.after is None or message.created_at >= query.after)
-        and (query.before is None or message.created_at < query.before)
-        and _matches_marks(message, query, reader)
-        and _matches_terms(message, query)
-    )
-
-
-def marks_of(message: Message) -> Marks:
-    """Return sender, recipients, tags, kind and thread of a letter, as a query compares them."""
-    return Marks(
-        senders=(fold(message.sender),),
-        recipients=tuple(fold(recipient.address) for recipient in message.recipients),
-        tags=tuple(tag.casefold() for tag in message.tags),
-        kinds=(message.kind.casefold(),),
-        threads=(message.thread,),
-    )
-
-
-def _matches_marks(message: Message, query: SearchQuery, reader: str | None) -> bool:
-    wanted, unwanted = query.wanted, query.unwanted
-    if wanted == unwanted == Marks():
-        return True
-    marks = marks_of(_shown(message, query, reader))  # a search for a hidden recipient must not reveal it
-    return (
-        (not wanted.senders or _overlap(any_name(query, wanted.senders), marks.senders))
-        and (not wanted.kinds or _overlap(wanted.kinds, marks.kinds))
-        and (not wanted.threads or _overlap(wanted.threads, marks.threads))
-        and all(_overlap(query.names_of(name), marks.recipients) for name in wanted.recipients)
-        and set(marks.tags).issuperset(wanted.tags)
-        and not _overlap(any_name(query, unwanted.senders), marks.senders)
-        and not _overlap(any_name(query, unwanted.recipients), marks.recipients)
-        and not any(
-            _overlap(getattr(unwanted, name), getattr(marks, name)) for name in ("tags", "kinds", "threads")
-        )
-    )
-
-
-def any_name(query: SearchQuery, names: Iterable[str]) -> list[str]:
-    """Return every present and former name of these agents."""
-    return [one for name in names for one in query.names_of(name)]
-
-
-def _shown(message: Message, query: SearchQuery, reader: str | None) -> Message:
-    """Return the letter as the reader may see it, under any of the reader's present and former names."""
-    shown = message.seen_by(reader)
-    if shown is message or reader is None:
-        return shown
-    own = query.names_of(fold(reader))
-    if fold(message.sender) in own:
-        return message
-    named = tuple(r for r in message.recipients if r.kind != "bcc" or fold(r.address) in own)
-    return replace(message, recipients=named)
-
-
-def _matches_terms(message: Message, query: SearchQuery) -> bool:
-    if not query.terms and not query.without:
-        return True
-    text = search_text(message)
-    return all(_holds(text, term) for term in query.terms) and not any(
-        _holds(text, term) for term in query.without
-    )
-
-
-def _holds(text: str, term: Term) -> bool:
-    return f" {' '.join(term.words)}{'' if term.begins else ' '}" in text
-
-
-def _overlap(some: Iterable[str], others: Iterable[str]) -> bool:
-    return not set(some).isdisjoint(others)
-
-
 # -- counts
 
 
@@ -214,3 +121,36 @@ def settled_since(deliveries: Iterable[Delivery], after: datetime) -> Iterator[S
         if acked is not None and acked >= after:
             waited = (acked - (delivery.delivered_at or acked)).total_seconds()
             yield Settled(delivery.mailbox, max(0.0, waited))
+
+
+# -- letters, and time
+
+
+def matches_letters(message: Message, deliveries: list[Delivery], query: LetterQuery) -> bool:
+    """Return whether a letter with these deliveries meets a query for letters."""
+    came = {d.mailbox for d in deliveries if d.state is not State.QUEUED and not d.is_hidden}
+    settled = [d.acked_at or d.dead_at for d in deliveries if d.state in SETTLED]
+    return (
+        (query.conversation is None or conversation_of(message) == query.conversation)
+        and (query.replies_in is None or query.replies_in == message.thread_id)
+        and (query.sender is None or query.sender == message.sender)
+        and (query.thread is None or message.thread == query.thread)
+        and (query.thread_tag is None or message.thread_tag == query.thread_tag)
+        and (query.scope is None or message.scope == query.scope)
+        and (query.party is None or query.party in {message.sender, *came})
+        and (query.received_by is None or query.received_by in came)
+        and (not query.to_several or len(deliveries) > 1)
+        and message.id not in query.spared
+        and (
+            query.settled_before is None
+            or (len(settled) == len(deliveries) and all(t and t < query.settled_before for t in settled))
+        )
+    )
+
+
+def next_timer(deliveries: Iterable[Delivery], moment: Moment, mailbox: str) -> float | None:
+    """Return the seconds until a delivery in this mailbox becomes overdue, or due for another try."""
+    own = [d for d in deliveries if d.mailbox == mailbox]
+    waits = [seconds_left(d, moment) for d in own]
+    waits += [(d.due_at - moment.wall).total_seconds() for d in own if d.state is State.UNREAD and d.due_at]
+    return min((seconds for seconds in waits if 0 < seconds < float("inf")), default=None)
