@@ -337,9 +337,6 @@ class Executor:
         end = perf_counter() + BATCH_SECONDS
         try:
             with self._store.batch():
-                for agent in heartbeats:  # first: a call may say that the agent is no longer active
-                    with suppress(PostroomError):  # it is not registered
-                        perform(self.core, OWNER, RecordHeartbeat(agent_id=agent, active=True))
                 for job in batch:
                     answers.append(job.execute())
                     if perf_counter() > end:
