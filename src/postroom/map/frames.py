@@ -1,10 +1,10 @@
 """MAP over WebSocket, at `/map`: one message in each text frame.
 
 Behind each message to an agent goes `map/ping`. Its answer is the receipt of the message: the programs of the SDK
-answer it, if only to say that they know no such method, once they have handled what came before. With it goes a
-ping of the WebSocket protocol. Its pong comes from the library that reads frames, maybe before the program has
-them, so it is believed only of clients that leave our `map/ping` unanswered: after MUTE_AFTER seconds at first,
-then at once.
+answer it, if only to say that they know no such method, once they have handled what came before. Of clients that
+leave it unanswered, a message is taken as received after MUTE_AFTER seconds. uvicorn disconnects a client that
+does not answer the pings of the WebSocket protocol: one that is connected still has answered one behind the
+message.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..federation.connection import is_near
 from ..model.codec import encode
-from ..server.uvicorn_protocol import CERTIFICATE, PINGS
+from ..server.http import PING
+from ..server.http_connection import CONNECTION
 from ..server.websocket import WebSocketConnection, run_until_closed
 from .connection import MapConnection
 
@@ -23,13 +24,12 @@ if TYPE_CHECKING:
     from ..server.http import Receive, Scope, Send
     from ..server.http_app import HttpApp
     from ..server.protocol import Request
-    from ..server.uvicorn_protocol import PingSender
     from ..server.websocket import FrameCaller
     from .server import MapServer
 
 
 _BAD_FRAMES = {1002: "frames that are none", 1007: "text that is none", 1009: "a frame that is too large"}
-MUTE_AFTER = 10.0  # seconds after a pong, in which no `map/ping` was answered
+MUTE_AFTER = 2 * PING + 1  # seconds after a message, until which a client has answered a ping or is disconnected
 
 
 class MapFrames(WebSocketConnection):
@@ -39,15 +39,10 @@ class MapFrames(WebSocketConnection):
         self, app: HttpApp, map_server: MapServer, principal: Principal | None, scope: Scope, send: Send
     ) -> None:
         self._map_server = map_server
-        self._pings: PingSender = scope["state"][PINGS]
-        self._certificate: str = scope["state"][CERTIFICATE]
+        self._certificate: str = scope["state"][CONNECTION].certificate
         self._is_near = is_near(f"ws://{_host(scope)}")
-        self._pinged = 0  # the last message that has a WebSocket ping behind it
-        self._is_mute = False  # does it leave `map/ping` unanswered?
-        self._mute_timer: asyncio.TimerHandle | None = None
-        self._ponged = 0
+        self._pinged = 0  # the last message that has a ping behind it
         super().__init__(app, principal, scope, send)
-        self._pings.answered = self._on_pong
 
     def _open_caller(self, principal: Principal | None) -> FrameCaller:
         self._conn = MapConnection(self._map_server, self, principal, self._certificate, is_near=self._is_near)
@@ -59,13 +54,6 @@ class MapFrames(WebSocketConnection):
     def _on_disconnect(self, code: int) -> None:
         if code in _BAD_FRAMES:
             self._map_server.misuse.bad_frames(_BAD_FRAMES[code])
-
-    async def run(self, receive: Receive) -> None:
-        try:
-            await super().run(receive)
-        finally:
-            if self._mute_timer is not None:
-                self._mute_timer.cancel()
 
     def end(self, code: int, reason: str = "", *, at_once: bool) -> None:
         self.code, self.reason = code, reason
@@ -90,21 +78,14 @@ class MapFrames(WebSocketConnection):
         if self._conn.agents.pinged_up_to < number:  # there was no room for `map/ping` behind the message
             self._outbox.add(encode(ping))
         if not self._conn.agents.answers_pings:
-            self._pings.send(number)
+            asyncio.get_running_loop().call_later(MUTE_AFTER, self._believe, number)
 
-    def _on_pong(self, number: int) -> None:
-        self._ponged = max(self._ponged, number)
-        if self._conn.agents.answers_pings:
-            return
-        if self._is_mute:
-            self._conn.agents.received_up_to(self._ponged)
-        elif self._mute_timer is None:
-            self._mute_timer = asyncio.get_running_loop().call_later(MUTE_AFTER, self._trust_pongs)
-
-    def _trust_pongs(self) -> None:
-        if not self._conn.agents.answers_pings:
-            self._is_mute = True
-            self._conn.agents.received_up_to(self._ponged)
+    def _believe(self, number: int) -> None:
+        """Take a message as received by a client that answers no `map/ping`: it is connected still, so it has sent
+        the pong to a ping that was written behind the message.
+        """
+        if not (self._outbox.is_closed or self._conn.agents.answers_pings):
+            self._conn.agents.received_up_to(number)
 
 
 def _host(scope: Scope) -> str:

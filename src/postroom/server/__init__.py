@@ -14,7 +14,8 @@ unix_socket         the Unix socket; client: the other side of it
 http                authentication, replies, JSON-RPC by POST
 http_app            the ASGI app: which path is served by what; health; mounted apps
 http_server         listens, and runs the app in uvicorn
-uvicorn_protocol    uvicorn's connections with limits
+http_connection     uvicorn's connections inside limits
+replies             the replies that one connection is owed
 websocket           `/ws`: JSON-RPC in frames
 sse                 `GET /subscribe`: server-sent events
 metrics             `/metrics` for Prometheus; counters: what is counted

@@ -121,6 +121,7 @@ async def send_reply(scope: Scope, send: Send, reply: Reply) -> None:
 # -- authentication
 
 HEAD_BYTES = 16 * 1024  # of a request line and headers, at most
+PING = 20.0  # seconds between two pings of a WebSocket, and for a pong
 HEAD_TOO_LONG = error_reply(
     431, f"target and headers of a request may have {HEAD_BYTES // 1024} KiB together", CLOSE
 )
@@ -146,7 +147,7 @@ class HttpAuth:
         if it is fine.
         """
         headers: Headers = scope["headers"]
-        if _head_bytes(scope) > HEAD_BYTES:  # h11 checks only heads that come in several pieces
+        if _head_bytes(scope) > HEAD_BYTES:  # h11's own limit is larger, and says less
             return HEAD_TOO_LONG
         hosts, origins = header_values(headers, b"host"), header_values(headers, b"origin")
         if len(hosts) != 1 or hosts[0].lower() not in self.hosts:

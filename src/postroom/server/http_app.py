@@ -13,6 +13,7 @@ GET /healthz, /metrics    health and numbers
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import contextmanager
 from functools import partial
 from time import perf_counter
@@ -41,9 +42,9 @@ from .http import (
     serve_verb,
     too_large,
 )
+from .http_connection import CONNECTION
 from .metrics import metrics
 from .sse import serve_stream
-from .uvicorn_protocol import ABORT
 from .websocket import serve_frames
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from .websocket import Outbox
 
 
+log = logging.getLogger("postroom")
 REUSE_SECONDS = 1.0  # for which a result of the health check is reused
 WRITE_SECONDS = 5.0  # after which a write counts as failed
 
@@ -221,14 +223,18 @@ class HttpApp:
         self._timer: asyncio.TimerHandle | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            reply = await self._serve(scope, receive, send)
-        except Disconnected:
-            return
-        except PostroomError as wrong:  # raised before anything was sent
-            reply = reply_for_error(wrong)
-        if reply is not None:
-            await send_reply(scope, send, reply)
+        with scope["state"][CONNECTION].serving():
+            try:
+                reply = await self._serve(scope, receive, send)
+            except Disconnected:
+                return
+            except PostroomError as wrong:  # raised before anything was sent
+                reply = reply_for_error(wrong)
+            except Exception:  # boundary: a bug met by one request; uvicorn answers it
+                log.exception("a request failed because of a bug")
+                raise
+            if reply is not None:
+                await send_reply(scope, send, reply)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> Reply | None:
         """Return the reply, or None if it was sent already."""
@@ -285,7 +291,7 @@ class HttpApp:
         is not that in the body, so the header can be trusted here.
         """
         is_stream = scope["method"] == "GET" or MCP_LISTEN in header_values(scope["headers"], b"mcp-method")
-        expel = scope["state"][ABORT] if is_stream else None
+        expel = scope["state"][CONNECTION].abort if is_stream else None
         user = Caller(self.executor, self.broker, expel=expel, principal=caller)
         try:
             await mcp.serve(caller, self.limits, scope, receive, send)

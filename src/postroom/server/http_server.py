@@ -13,10 +13,10 @@ import uvicorn
 from msgspec import Struct
 
 from ..errors import Invalid, NameTaken
-from .http import HEAD_BYTES, LOOPBACK, HttpAuth, max_body_bytes
+from .http import HEAD_BYTES, LOOPBACK, PING, HttpAuth, max_body_bytes
 from .http_app import HttpApp
+from .http_connection import HttpGuard, WebSocketGuard
 from .tls import accept_certificates
-from .uvicorn_protocol import HttpProtocol, WebSocketProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 GRACE = 1  # seconds for requests under way when the server stops
 KEEP_ALIVE = 30  # seconds that a connection may be idle between two requests
-PING = 20.0  # seconds between two pings, and for a pong
 _BACKLOG = 512
 
 
@@ -112,11 +111,11 @@ class HttpServer:
         return len(self._uvicorn.server_state.connections) if self._uvicorn is not None else 0
 
     def _config(self, app: HttpApp) -> uvicorn.Config:
-        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # else it logs paths with their queries
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it logs paths with their queries
         config = uvicorn.Config(
             app,
-            http=HttpProtocol,
-            ws=WebSocketProtocol,
+            http=HttpGuard,  # type: ignore[arg-type] # a BufferedProtocol serves as well
+            ws=WebSocketGuard,  # type: ignore[arg-type]
             ws_max_size=max_body_bytes(self._executor.core.limits),
             ws_ping_interval=PING,
             ws_ping_timeout=PING,
@@ -132,7 +131,7 @@ class HttpServer:
             backlog=_BACKLOG,
             timeout_keep_alive=KEEP_ALIVE,
             timeout_graceful_shutdown=GRACE,
-            h11_max_incomplete_event_size=HEAD_BYTES,
+            h11_max_incomplete_event_size=4 * HEAD_BYTES,  # the app says more about one that is too long
             ssl_certfile=self._address.certificate or None,
             ssl_keyfile=self._address.key or None,
         )

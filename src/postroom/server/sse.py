@@ -16,7 +16,7 @@ from ..formats.events import stream_data
 from ..model.codec import encode
 from .callers import Caller
 from .http import CLOSE, header_values
-from .uvicorn_protocol import ABORT
+from .http_connection import CONNECTION
 from .websocket import Outbox
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _HEADERS = [
 
 async def serve_stream(app: HttpApp, principal: Principal, scope: Scope, receive: Receive, send: Send) -> None:
     """Serve a stream until either side ends it. Invalid parameters are raised before anything is sent."""
-    outbox = Outbox(scope["state"][ABORT])
+    outbox = Outbox(scope["state"][CONNECTION].abort)
     caller = Caller(
         app.executor,
         app.broker,

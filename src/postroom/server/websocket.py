@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..model.codec import encode
 from .callers import Caller, replied
-from .http import read_rpc
+from .http import Disconnected, read_rpc
+from .http_connection import CONNECTION
 from .protocol import Request
 from .replies import LARGE, ReplyQueue
-from .uvicorn_protocol import ABORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..core.authorize import Principal
     from .http import Receive, Scope, Send
     from .http_app import HttpApp
+    from .http_connection import WebSocketGuard
 
 
 CLOSE_SECONDS = 0.5  # to write the last messages, before the connection is aborted
@@ -110,7 +111,8 @@ class WebSocketConnection:
     def __init__(self, app: HttpApp, principal: Principal | None, scope: Scope, send: Send) -> None:
         self._app = app
         self._send = send
-        self._outbox = Outbox(scope["state"][ABORT])
+        self._guard: WebSocketGuard = scope["state"][CONNECTION]
+        self._outbox = Outbox(self._guard.abort)
         self._has_room_now = asyncio.Event()  # may a request be begun?
         self.code, self.reason = GOING_AWAY, ""  # sent when this side ends the connection
         self._caller: FrameCaller = self._open_caller(principal)
@@ -144,6 +146,7 @@ class WebSocketConnection:
             if message["type"] == "websocket.disconnect":
                 self._on_disconnect(message.get("code", 0))
                 return
+            self._guard.note_message()
             if (text := message.get("text")) is None:
                 self.code = NOT_TEXT
                 return
@@ -187,6 +190,8 @@ class WebSocketConnection:
         while pieces := await self._outbox.take():
             mark = self._sent_mark()
             for piece in pieces:
+                if self._guard.is_closing:
+                    raise Disconnected
                 await self._send({"type": "websocket.send", "text": piece.decode()})
             self._on_written(mark)
             self._has_room_now.set()
@@ -196,7 +201,8 @@ class WebSocketConnection:
 
     async def send_close(self) -> None:
         """Send the closing frame. A client that does not take it in time is disconnected."""
-        await self._send({"type": "websocket.close", "code": self.code, "reason": self.reason})
+        if not self._guard.is_closing:
+            await self._send({"type": "websocket.close", "code": self.code, "reason": self.reason})
         self._outbox.written()
 
     def _sent_mark(self) -> int:

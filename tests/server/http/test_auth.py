@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from postroom.server.http import HEAD_BYTES
 from tests.server.http.running import Client, Daemon, daemon, status, until_end
 
 PATHS = [
@@ -127,7 +128,10 @@ def test_a_long_head_is_refused_however_it_comes(operator: Client, where: str, m
             for piece in pieces:
                 stream.sendall(piece)
             found = until_end(stream)
-            assert b" 431 " in found.splitlines()[0] and b"16 KiB" in found
+            if many < 4 * HEAD_BYTES:
+                assert b" 431 " in found.splitlines()[0] and b"16 KiB" in found
+            else:  # uvicorn refuses it, unless it came in one piece
+                assert found.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 431 "))
 
 
 def test_a_head_that_is_just_short_enough_is_fine(operator: Client) -> None:

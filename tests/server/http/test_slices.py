@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from postroom.server import uvicorn_protocol
-from postroom.server.uvicorn_protocol import WebSocketProtocol
 from tests.server.http.running import (
     Client,
     Daemon,
     daemon,
     in_background,
-    in_thread,
-    make_token,
-    open_server,
-    port_of,
 )
 from tests.server.http.test_auth import UPGRADE
 from tests.server.http.test_frames import Agent, frame, hear, rpc, talking
@@ -58,50 +50,6 @@ def flood(stream: socket.socket, piece: bytes, *, reads: bool) -> None:
     in_background(send)
     if reads:
         in_background(read)
-
-
-def most_in_one_turn(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Pings that are heard before anybody else gets a turn, of many that are sent at once."""
-    turn, received, many = 0, Counter[int](), 20_000
-    answer = WebSocketProtocol.handle_ping
-
-    def note(self: WebSocketProtocol) -> None:
-        received[turn] += 1
-        answer(self)
-
-    monkeypatch.setattr(WebSocketProtocol, "handle_ping", note)
-
-    def send_them(client: Client) -> None:
-        with upgraded(client) as stream:
-            in_background(stream.sendall, PING * many)
-            got = 0
-            while got < 2 * many:  # a pong without a word has two bytes
-                got += len(stream.recv(65536))
-
-    async def scenario() -> None:
-        nonlocal turn
-        async with open_server(folder) as (server, room, _desk, _broker):
-            client = Client(port_of(server), make_token(room, "ann"))
-            sending = asyncio.ensure_future(in_thread(send_them, client))
-            while not sending.done():
-                turn += 1
-                await asyncio.sleep(0)
-            await sending
-
-    asyncio.run(scenario())
-    assert many == received.total()
-    return max(received.values())
-
-
-@pytest.mark.mechanism
-def test_few_frames_of_one_caller_are_read_in_one_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert most_in_one_turn(tmp_path, monkeypatch) <= uvicorn_protocol.SLICE_BYTES // len(PING) + 1
-
-
-@pytest.mark.mechanism
-def test_twin_all_that_was_read_is_heard_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uvicorn_protocol, "SLICE_BYTES", 1 << 30)
-    assert most_in_one_turn(tmp_path, monkeypatch) > 1024 // len(PING) + 1
 
 
 @pytest.mark.parametrize("path", ["/ws", "/map"])
