@@ -192,6 +192,8 @@ class Service:
             # What Postroom itself wrote, such as a bounce, cannot be answered.
             if answer is None or work.message.is_automatic:
                 await self._settle(work, work.ack)
+            elif isinstance(answer, dict) and "type" not in answer:  # data, not a part of a letter
+                await self._settle(work, partial(work.ack_and_reply, data=answer))
             else:
                 await self._settle(work, partial(work.ack_and_reply, answer))
 

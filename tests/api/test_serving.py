@@ -229,6 +229,16 @@ def test_what_the_handler_settled_stays_so_and_what_cannot_be_sent_fails(room: R
     assert "Invalid" in str(failed.delivery.reason)
 
 
+def test_a_dict_that_is_no_part_is_sent_as_data(room: Room) -> None:
+    ann, bob = room.mailbox("ann"), room.mailbox("bob")
+    ann.send("bob", "plain")
+    ann.send("bob", "part")
+    part = {"type": "text", "text": "as text"}
+    bob.serve(lambda work: {"n": 1} if work.text == "plain" else part, timeout=0.1)
+    plain, text = ann.check()
+    assert ({"n": 1}, "as text") == (plain.data, text.text)
+
+
 def test_what_postroom_wrote_is_acknowledged_and_not_answered(room: Room) -> None:
     room.mailbox("bob").send("cleo", "x")
     room.mailbox("cleo").check()[0].reject("no")

@@ -16,7 +16,6 @@ from ..model.delivery import State
 from ..model.message import BOUNCE, Message
 from ..model.query import Found, Query
 from . import messages, work
-from .authorize import authorize
 from .compose import RequestFields
 from .deliveries import apply_timers
 from .verb import LOCAL, LONGEST_WAIT, verb
@@ -37,7 +36,7 @@ class Answer(Struct):
     key: str  # the same key again waits on for the answer
 
 
-@verb("ask", Answer, action="send", waits=True)
+@verb("ask", Answer, action="send", also="wait", waits=True)
 class Ask(RequestFields, kw_only=True):
     """Send a request and wait for its answer; the same key again sends nothing and waits on.
 
@@ -49,12 +48,6 @@ class Ask(RequestFields, kw_only=True):
     body: Annotated[Any, "text, or a list of parts; a file part needs its `bytes`, as base64"] = None
     timeout: Annotated[float, f"how long to wait, in seconds; over a wire {LONGEST_WAIT:g} at most"] = 30.0
     sent: Annotated[Message | None, LOCAL] = None  # the request, once it was sent
-
-    def owners(self, core: Core, principal: Principal) -> list[str | None]:
-        owners = super().owners(core, principal)
-        for owner in owners:
-            authorize(principal, "wait", owner)
-        return owners
 
     def run(self, core: Core, principal: Principal) -> Answer:
         self.key = core.ids.message() if self.key is None else self.key

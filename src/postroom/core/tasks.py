@@ -23,7 +23,6 @@ from ..errors import (
     IllegalMove,
     Invalid,
     NotAllowed,
-    PostroomError,
     QuotaFull,
     TooLarge,
     UnknownMessage,
@@ -52,12 +51,11 @@ from ..model.values import check_label, check_object, check_text
 from ..policy.admission import Judge, check_admission, lacking, refusal
 from ..store.protocol import Move, Post, Put
 from . import addressing, compose, deliveries, inbox, messages, names, threads, work
-from .authorize import authorize
 from .compose import LetterFields
 from .deliveries import notice, thread_fields
 from .messages import Receipt, Reply, prepare_authorised
 from .names import current_name, names_of, seen_by
-from .task_index import active_tasks, all_tasks, session_of, task_of, tasks_of, was_sent, with_index
+from .task_index import active_tasks, all_tasks, session_of, task_of, tasks_of, was_sent
 from .validation import as_list, check_count, quoted
 from .verb import LOCAL, MailboxVerb, perform, verb
 
@@ -65,7 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..model.query import Moment
-    from ..store.protocol import Posted, Write
+    from ..store.protocol import Plan, Write
     from .authorize import Principal
     from .compose import Draft
     from .core import Core
@@ -298,14 +296,7 @@ class Moved(Struct, frozen=True):
     delivery: Delivery | None
 
 
-def _senders(principal: Principal, owners: list[str | None]) -> list[str | None]:
-    """Return the owners of a request that moves a task, for which the caller must also have the right to send."""
-    for owner in owners:
-        authorize(principal, "send", owner)
-    return owners
-
-
-@verb("task_step", Moved, action="task", old_names={"message_id": "id"})
+@verb("task_step", Moved, action="task", also="send", old_names={"message_id": "id"})
 class TaskStep(LetterFields, kw_only=True):
     """Move a task by one step.
 
@@ -321,9 +312,6 @@ class TaskStep(LetterFields, kw_only=True):
     task: Annotated[Any, LOCAL] = None  # refused
     lease: Annotated[Lease | None, LOCAL] = None  # of the letter that opened it
     ack: Annotated[bool, LOCAL] = True
-
-    def owners(self, core: Core, principal: Principal) -> list[str | None]:
-        return _senders(principal, super().owners(core, principal))
 
     def run(self, core: Core, principal: Principal) -> Moved:
         after = self._check()
@@ -348,16 +336,9 @@ class TaskStep(LetterFields, kw_only=True):
             if after is TaskState.ACCEPTED:
                 _check_admission(core, current, moment)
             settled.extend(_settle(core, current, mailbox, after, lease, moment, ack=self.ack))
-            return with_index(core, [*settled, post])
+            return [*settled, post]
 
-        try:
-            with core.within_rate([mailbox] if post.deliveries else []):
-                (posted,) = core.store.commit(plan)
-        except PostroomError as error:
-            if error.temporary:
-                error.keys = (post.message.key or post.message.id,)
-            raise
-        return _moved(core, mailbox, task.letter, post, posted, settled)
+        return _commit(core, mailbox, task.letter, [post], plan, settled)
 
     def _check(self) -> TaskState:
         """Check the step and its parameter; return the state to which it leads."""
@@ -373,7 +354,7 @@ class TaskStep(LetterFields, kw_only=True):
         return after
 
 
-@verb("fail_unanswered_task", Moved, action="task", local=True)
+@verb("fail_unanswered_task", Moved, action="task", also="send", local=True)
 class FailUnanswered(MailboxVerb, kw_only=True):
     """Fail a task whose question was not answered.
 
@@ -383,9 +364,6 @@ class FailUnanswered(MailboxVerb, kw_only=True):
 
     id: Annotated[str, "the id of a letter"]
     reason: Annotated[str, "why"]
-
-    def owners(self, core: Core, principal: Principal) -> list[str | None]:
-        return _senders(principal, super().owners(core, principal))
 
     def run(self, core: Core, principal: Principal) -> Moved:
         mailbox, task = self.agent_id, _find(core, self.agent_id, self.id)
@@ -401,14 +379,12 @@ class FailUnanswered(MailboxVerb, kw_only=True):
             if current.state is not TaskState.INPUT_REQUIRED:
                 raise IllegalMove(f"a task that is {current.state} waits for no answer")
             settled[:] = _settle(core, current, mailbox, TaskState.FAILED, None, moment, ack=True)
-            return with_index(core, [*settled, *posts])
+            return [*settled, *posts]
 
-        with core.within_rate([mailbox] * len(posts)):
-            *_, posted = core.store.commit(plan)
-        return _moved(core, mailbox, task.letter, posts[-1], posted, settled)
+        return _commit(core, mailbox, task.letter, posts, plan, settled)
 
 
-@verb("admit_task", Moved, action="task", local=True)
+@verb("admit_task", Moved, action="task", also="send", local=True)
 class Admit(MailboxVerb, kw_only=True):
     """Accept a task, or reject it with the reason; either way its giver gets the answer, in one commit.
 
@@ -419,9 +395,6 @@ class Admit(MailboxVerb, kw_only=True):
     judge: Annotated[Judge | None, LOCAL] = None
     lease: Annotated[Lease | None, LOCAL] = None  # of the letter that opened it
     ack: Annotated[bool, LOCAL] = True
-
-    def owners(self, core: Core, principal: Principal) -> list[str | None]:
-        return _senders(principal, super().owners(core, principal))
 
     def run(self, core: Core, principal: Principal) -> Moved:
         mailbox, judge = self.agent_id, self.judge
@@ -434,21 +407,24 @@ class Admit(MailboxVerb, kw_only=True):
         moment = core.now()
         deliveries.apply_timers(core, moment, (mailbox,))
         settled: list[Move] = []
-        posts: list[Post] = []
+
+        def answer(why: str | None) -> Post:
+            after = TaskState.ACCEPTED if why is None else TaskState.REJECTED
+            return _step(core, principal, _update(core, mailbox, task, after, None, why, {}), moment)
+
+        posts = [answer(unfit)]
 
         def plan() -> Sequence[Write]:
             current = _check_step(core, mailbox, task.letter, TaskState.ACCEPTED)
             # The rules once more: while the judge thought, another task may have taken the last place.
             why = _why_not(core, current, moment) or unfit
+            if why != unfit:
+                posts[:] = [answer(why)]
             after = TaskState.ACCEPTED if why is None else TaskState.REJECTED
-            draft = _update(core, mailbox, current, after, None, why, {})
-            posts[:] = [_step(core, principal, draft, moment)]
             settled[:] = _settle(core, current, mailbox, after, self.lease, moment, ack=self.ack)
-            return with_index(core, [*settled, *posts])
+            return [*settled, *posts]
 
-        with core.within_rate([mailbox]):
-            (posted,) = core.store.commit(plan)
-        return _moved(core, mailbox, task.letter, posts[0], posted, settled)
+        return _commit(core, mailbox, task.letter, posts, plan, settled)
 
 
 def _step(core: Core, principal: Principal, draft: Draft, moment: Moment) -> Post:
@@ -517,15 +493,14 @@ def _settle(
     return []
 
 
-def _moved(core: Core, mailbox: str, letter: str, post: Post, posted: Posted, settled: Sequence[Move]) -> Moved:
+def _commit(
+    core: Core, mailbox: str, letter: str, posts: Sequence[Post], plan: Plan, settled: Sequence[Move]
+) -> Moved:
+    """Commit a move; return the task after it, with the receipt of its last letter."""
+    receipt = messages.commit_posts(core, posts, plan)[-1]
     task = task_of(core, current_name(core, mailbox), letter)  # the mailbox may be renamed since
     if task is None:
         raise UnknownMessage(f"no task {letter!r} in {mailbox!r}", field="id")
-    message = post.message
-    if posted.repeated:
-        first = core.store.get((posted.message_id,)).get(posted.message_id)
-        message = message if first is None else first.message
-    receipt = Receipt(message=message, repeated=posted.repeated, unknown=posted.unknown)
     return Moved(_with_session(core, mailbox, task), receipt, settled[0].after if settled else None)
 
 

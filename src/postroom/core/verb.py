@@ -74,6 +74,7 @@ class Declaration(Struct, frozen=True, kw_only=True):
     about: str  # the first line of its docstring
     result: type | str  # the type of what it returns; in words where another program's protocol defines it
     action: str  # the row of `authorize.RULES` that decides who may call it
+    also: str | None = None  # a second row, where it needs two rights
     writes: bool = True  # does it change anything?
     slow: bool = False  # may it take long? Then never on the thread that serves everyone
     many: bool = False  # may it return any number of things? Then slow unless a small limit is given
@@ -228,9 +229,11 @@ def _waited(core: Core, asked: Any, look: Callable[[], T]) -> T:
 def authorised(core: Core, principal: Principal, request: Runs[T]) -> Callable[[], T]:
     """Authorise the caller, and return the call that carries out the request once, without waiting."""
     asked = cast("Verb", request)
-    action = asked.declaration().action
+    declaration = asked.declaration()
     for owner in asked.owners(core, principal):
-        authorize(principal, action, owner)
+        authorize(principal, declaration.action, owner)
+        if declaration.also is not None:
+            authorize(principal, declaration.also, owner)
     return lambda: request.run(core, principal)
 
 
