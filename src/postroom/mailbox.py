@@ -312,8 +312,8 @@ class Mailbox:
         """Call the handler for each letter, for up to `concurrency` letters at once, each in a thread of its own.
 
         The lease of a letter is renewed while its handler runs. When the handler returns, the letter is
-        acknowledged; a value that is not None is sent as the answer in the same commit: text, parts, or a `dict` as
-        data. When it raises, that is a failed try. While the store fails, serving pauses and goes on.
+        acknowledged; a value that is not None is sent as the answer in the same commit: text, parts, or any
+        `dict` as data. When it raises, that is a failed try. While the store fails, serving pauses and goes on.
 
         Ends on SIGTERM, SIGINT or `stop()`, or when nothing came for `timeout` seconds. Handlers that run then
         have `grace` seconds to finish; what is unfinished then, or at a second signal, is released.

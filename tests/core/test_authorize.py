@@ -280,7 +280,7 @@ def test_every_verb_that_takes_a_caller_asks_who_it_is() -> None:
         more = {n.rpartition(".")[2] for n, node in verbs.items() if calls(node) & asking} - asking
         asking, grown = asking | more, bool(more)
     silent = [name for name in verbs if name.rpartition(".")[2] not in asking]
-    assert "messages.prepare" in verbs
+    assert "messages.prepare_all" in verbs
     assert silent == []
 
 

@@ -36,7 +36,7 @@ from ..policy.routing import is_routable, presence
 from ..store.protocol import Move, all_names
 from . import names as core_names
 from . import task_index
-from .core import find_record, put_record
+from .core import change_record, find_record, put_record
 from .validation import as_list, check_count, check_seconds
 from .verb import LOCAL, MailboxVerb, Verb, perform, verb
 
@@ -535,18 +535,15 @@ def allow_list_writes(core: Core, name: str, card: Card) -> list[Write]:
 
 
 def _change_blocked(core: Core, mailbox: str, change: Callable[[tuple[str, ...]], tuple[str, ...]]) -> list[str]:
-    after: tuple[str, ...] = ()
+    core_names.check_not_moved(core, mailbox, "mailbox")
 
-    def plan() -> Sequence[Write]:
-        nonlocal after
-        core_names.check_not_moved(core, mailbox, "mailbox")
-        held = find_record(core, GUARD, mailbox)
-        guard = _guard(held)
-        after = change(guard.block)
-        return _guard_writes(mailbox, held, replace(guard, block=after))
+    def step(held: Any) -> Any:
+        guard = NO_GUARD if held is None else guard_from(held)
+        after = replace(guard, block=change(guard.block))
+        return held if after == guard else guard_value(after)
 
-    core.store.commit(plan)
-    return sorted(after)
+    guard = change_record(core, GUARD, mailbox, Any, step)
+    return [] if guard is None else sorted(guard_from(guard).block)
 
 
 def _guard(held: Record | None) -> Guard:

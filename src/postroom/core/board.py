@@ -19,14 +19,14 @@ from ..model.delivery import OPEN, State
 from ..model.names import AT, system_of
 from ..model.peer import Carried
 from ..model.query import LetterQuery, Query
-from ..model.task import TASK, TaskState
+from ..model.task import TaskState
 from ..policy.retry import has_lapsed
 from . import links
 from .alerts import DeadAlerts
 from .deliveries import is_process_gone
 from .escalation import ListEscalations
 from .peers import all_peers
-from .task_index import all_tasks, tasks_of
+from .task_index import all_tasks, known_tasks
 from .validation import check_count
 from .verb import MailboxVerb, verb
 
@@ -114,7 +114,8 @@ class Board(MailboxVerb, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> BoardView:
         most, moment = check_count(self.limit, "limit"), core.now()
-        tasks = self._tasks(core)
+        found = known_tasks(core, self.agent_id) if self.agent_id else all_tasks(core)
+        tasks = [task for task in found if not task.is_final]
         waits = [*self._escalations(core, principal), *_questions(tasks), *self._requests(core)]
         alerts = DeadAlerts(agent_id=self.agent_id).run(core, principal).alerts
         shown = {
@@ -128,17 +129,6 @@ class Board(MailboxVerb, kw_only=True):
         lists: dict[str, Any] = {name: found for name, (found, _) in shown.items()}
         more = {name: left for name, (_, left) in shown.items()}
         return BoardView(at=moment.wall, mailbox=self.agent_id, **lists, more=more)
-
-    def _tasks(self, core: Core) -> list[Standing]:
-        """Return the tasks that are not over; for an agent without those whose letter has not arrived there."""
-        found = tasks_of(core, self.agent_id) if self.agent_id else all_tasks(core)
-        scheduled = Query(mailbox=self.agent_id, states=(State.QUEUED,), kinds=(TASK,), order="age")
-        hidden = {one.message.id for one in core.store.find(scheduled)} if self.agent_id else set()
-        return [
-            task
-            for task in found
-            if not task.is_final and (task.letter not in hidden or task.giver == self.agent_id)
-        ]
 
     def _escalations(self, core: Core, principal: Principal) -> list[Wait]:
         listed = ListEscalations(agent_id=self.agent_id).run(core, principal).escalations

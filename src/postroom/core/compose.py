@@ -304,7 +304,7 @@ def as_parts(body: Any) -> list[Any]:
     raise Invalid(f"must be text, a part or a list of parts, not {type(body).__name__}", field="body")
 
 
-def _check_texts(value: Any, field: str, longest: int) -> tuple[str, ...]:
+def check_texts(value: Any, field: str, longest: int) -> tuple[str, ...]:
     texts = as_list(value, field)
     if len(texts) > MOST_TAGS:
         raise TooLarge(f"{len(texts)} of them, the limit is {MOST_TAGS}", field=field)
@@ -331,8 +331,8 @@ CHECKS: dict[str, Callable[[Any, str, int], Any]] = {
     "task": lambda value, _, depth: check_task(value, depth),
     "callback": check_object,
     "context": check_object,
-    "attachments": lambda value, field, _: _check_texts(value, field, 4096),
-    "tags": lambda value, field, _: _check_texts(value, field, 128),
+    "attachments": lambda value, field, _: check_texts(value, field, 4096),
+    "tags": lambda value, field, _: check_texts(value, field, 128),
     "metadata": check_object,
     "extra": check_object,
     "key": lambda value, field, _: check_label(value, field, 200),

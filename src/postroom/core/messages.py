@@ -135,7 +135,10 @@ def send_one(core: Core, principal: Principal, draft: Draft) -> Receipt:
 
 
 def prepare_all(core: Core, caller: Principal, drafts: Sequence[Draft], now: datetime) -> list[Post]:
-    """Authorise the senders; return posts that are ready to be committed together."""
+    """Authorise the senders; return posts that are ready to be committed together.
+
+    A sender is the one that the credential allows, never just the one that a draft names (G8).
+    """
     for draft in drafts:
         authorize(caller, "send", check_agent(draft.agent_id, "sender"))
     return _prepare_all(core, caller, drafts, now)
@@ -188,15 +191,6 @@ def _with_task_index(core: Core, writes: Sequence[Write] | Plan, step: Step | No
     return task_index.with_index(core, writes() if callable(writes) else writes, step)
 
 
-def prepare(core: Core, caller: Principal, draft: Draft, now: datetime) -> Post:
-    """Authorise the sender of a draft and return the post that commits it.
-
-    The sender is the one that the credential allows, never just the one that the draft names (G8).
-    """
-    authorize(caller, "send", check_agent(draft.agent_id, "sender"))
-    return prepare_authorised(core, caller, draft, now)
-
-
 def prepare_authorised(
     core: Core, principal: Principal, draft: Draft, now: datetime, batch: Batch | None = None
 ) -> Post:
@@ -206,7 +200,10 @@ def prepare_authorised(
     """
     try:
         if draft.to is None:
-            draft = _as_reply(core, draft)
+            if draft.in_reply_to is None:
+                hint = "an agent's name, a list of names, or in_reply_to for the sender of that letter"
+                raise Invalid("no recipient is named", field="to", hint=hint)
+            draft = _answer(core, draft, draft.in_reply_to, draft.body, "in_reply_to")
         return _checked_post(core, principal, draft, now, batch)
     except PostroomError as error:
         if error.temporary:
@@ -330,14 +327,6 @@ class Reply(LetterFields, kw_only=True):
     def draft(self, core: Core) -> Draft:
         """Return the answer to the sender of the letter. `_inherited` adds the other fields."""
         return _answer(core, self, self.id, self.body, "id", to_all=self.to_all)
-
-
-def _as_reply(core: Core, draft: Draft) -> Draft:
-    """Turn a draft without recipients into a reply to its `in_reply_to`."""
-    if draft.in_reply_to is None:
-        hint = "an agent's name, a list of names, or in_reply_to for the sender of that letter"
-        raise Invalid("no recipient is named", field="to", hint=hint)
-    return _answer(core, draft, draft.in_reply_to, draft.body, "in_reply_to")
 
 
 def _answer(core: Core, fields: LetterFields, id: Any, body: Any, field: str, *, to_all: bool = False) -> Draft:

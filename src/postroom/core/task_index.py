@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ..model.codec import convert
-from ..model.delivery import UNSENT
+from ..model.delivery import UNSENT, State
 from ..model.message import same_name
+from ..model.query import Query
 from ..model.record import ACTIVE_TASKS, FORGOTTEN, SESSION, SPENT, TASKS, session_key, spent_key
 from ..model.task import (
+    TASK,
     TASK_UPDATE,
     RecordBuffer,
     TaskState,
@@ -123,6 +125,15 @@ def task_of(core: Core, mailbox: str, letter: str) -> TaskStatus | None:
 
 def tasks_of(core: Core, mailbox: str) -> list[TaskStatus]:
     return [convert(record.value, TaskStatus) for record in core.store.records(TASKS + mailbox)]
+
+
+def known_tasks(core: Core, mailbox: str) -> list[TaskStatus]:
+    """Return the tasks that a mailbox gave or received, without those whose letter has not arrived there yet."""
+    scheduled = Query(mailbox=mailbox, states=(State.QUEUED,), kinds=(TASK,), order="age")
+    hidden = {
+        one.message.id for one in core.store.find(scheduled) if not names.is_sent_by(core, one.message, mailbox)
+    }
+    return [task for task in tasks_of(core, mailbox) if task.letter not in hidden]
 
 
 def all_tasks(core: Core) -> list[TaskStatus]:

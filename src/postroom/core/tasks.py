@@ -33,7 +33,6 @@ from ..model.codec import blake2b, convert, encode
 from ..model.delivery import Delivery, Lease, State
 from ..model.message import OVERDUE, Message, TaskNote
 from ..model.names import POSTMASTER, check_id
-from ..model.query import Query
 from ..model.record import CARD, DUE, SESSION, Record, session_key
 from ..model.task import (
     TASK,
@@ -55,7 +54,7 @@ from .compose import LetterFields
 from .deliveries import notice, thread_fields
 from .messages import Receipt, Reply, prepare_authorised
 from .names import current_name, names_of, seen_by
-from .task_index import active_tasks, all_tasks, session_of, task_of, tasks_of, was_sent
+from .task_index import active_tasks, all_tasks, known_tasks, session_of, task_of, tasks_of, was_sent
 from .validation import as_list, check_count, quoted
 from .verb import LOCAL, MailboxVerb, perform, verb
 
@@ -252,18 +251,7 @@ class ListTasks(MailboxVerb, kw_only=True):
         """Return the tasks in which the mailbox has the role that is asked for."""
         mailbox = self.agent_id
         deliveries.apply_timers(core, core.now(), (mailbox,))
-        # A letter that is scheduled for later has not arrived, so its receiver does not see the task yet.
-        scheduled = Query(mailbox=mailbox, states=(State.QUEUED,), kinds=(TASK,))
-        hidden = {
-            found.message.id
-            for found in core.store.find(scheduled)
-            if not names.is_sent_by(core, found.message, mailbox)
-        }
-        found = [
-            task
-            for task in tasks_of(core, mailbox)
-            if ROLES[self.role] & set(task.roles_of(mailbox)) and task.letter not in hidden
-        ]
+        found = [task for task in known_tasks(core, mailbox) if ROLES[self.role] & set(task.roles_of(mailbox))]
         if not found:
             inbox.check_spelling(core, mailbox)
         return found

@@ -12,11 +12,10 @@ from ..model.codec import convert, to_plain
 from ..model.message import Template, filled, places_in
 from ..model.names import check_kind, check_name
 from ..model.record import TEMPLATE
-from ..model.values import check_label, check_line, check_text
-from .compose import LONGEST_SUBJECT, MOST_TAGS, LetterFields, check_priority
+from ..model.values import check_line, check_text
+from .compose import LONGEST_SUBJECT, LetterFields, check_priority, check_texts
 from .core import find_record, put_record
 from .messages import Receipt, send_one
-from .validation import as_list
 from .verb import PriorityWord, Verb, verb
 
 if TYPE_CHECKING:
@@ -141,7 +140,7 @@ def check_template(core: Core, name: Any, values: Mapping[str, Any]) -> Template
         subject=check_line(values.get("subject", ""), "subject", LONGEST_SUBJECT),
         kind=check_kind(values.get("kind", "message"), "kind"),
         priority=check_priority(values.get("priority", "normal")),
-        tags=_check_tags(values.get("tags", ())),
+        tags=check_texts(values.get("tags", ()), "tags", 128),
     )
     for field in ("subject", "body"):
         places_in(getattr(template, field), field)
@@ -151,13 +150,6 @@ def check_template(core: Core, name: Any, values: Mapping[str, Any]) -> Template
     if len(template.body.encode()) > core.limits.max_message_bytes:
         raise TooLarge(f"is larger than a letter may be ({core.limits.max_message_bytes} bytes)", field="body")
     return template
-
-
-def _check_tags(value: Any) -> tuple[str, ...]:
-    tags = as_list(value, "tags")
-    if len(tags) > MOST_TAGS:
-        raise TooLarge(f"{len(tags)} of them, the limit is {MOST_TAGS}", field="tags")
-    return tuple(dict.fromkeys(check_label(tag, "tags") for tag in tags))
 
 
 def _check_values(template: Template, values: Any) -> dict[str, str]:

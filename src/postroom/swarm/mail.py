@@ -385,7 +385,7 @@ def _prepare(core: Core, principal: Principal, args: SendArguments) -> Post:
         expires=None if is_over else expires,
         in_reply_to=reply_to if reply_to is not None and _is_known(core, sender, reply_to) else None,
     )
-    post = messages.prepare(core, principal, draft, now)
+    (post,) = messages.prepare_all(core, principal, [draft], now)
     post = _in_thread(core, principal, post, reply_to, args.thread_id)
     return _expired(core, post, expires) if is_over else post
 
