@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from postroom import Room
 from postroom.core import outbox, peers
-from postroom.core.arrivals import accept, accept_together
+from postroom.core.arrivals import accept
 from postroom.errors import (
     DeadlinePassed,
     HopsSpent,
@@ -509,20 +509,8 @@ def test_letters_that_come_together_do_not_pass_the_pace_of_a_thread_that_they_d
     more = room.mailbox("bob").send("ann@far", "or both?", in_reply_to=request.id)
     message = [letter(id=f"r{n}", in_reply_to=one.id) for n, one in enumerate((request, more))]
 
-    assert not accept_together(room.core, FAR, [arrival(one) for one in message])
     assert bring(room, message[0]) == [None]
     assert isinstance(refusal(room, message[1]), TooFast)
-
-
-def test_letters_that_come_together_count_each_other_on_the_way_further(factory: RoomFactory) -> None:
-    room = factory.room(system="here", outbox_max_letters=4)
-    peer = know_peer(room, replace(FAR, relays_to=True))
-    know_peer(room, Peer(system="sun"))
-    message = [arrival(letter(id=f"h{n}"), "zoe@sun") for n in range(3)]
-
-    assert not accept_together(room.core, peer, message)
-    assert room.core.store.outgoing(None) == {}
-    assert accept_together(room.core, peer, message[:2])
 
 
 def test_of_a_letter_to_several_at_a_system_those_go_further_that_fit(factory: RoomFactory) -> None:

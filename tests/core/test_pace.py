@@ -10,7 +10,6 @@ import pytest
 
 from postroom import Letter, Mailbox, Room, TooFast, draft
 from postroom.core import messages, outbox
-from postroom.core.arrivals import accept_together
 from postroom.core.authorize import OWNER
 from postroom.core.conversations import Guest, OpenConversation, TakeTurn
 from postroom.settings import Settings
@@ -18,7 +17,7 @@ from postroom.store.sqlite.store import SqliteStore
 from tests.conftest import LONG
 from tests.conversing import create, turn
 from tests.core.peering import know_peer
-from tests.core.test_arriving import FAR, arrival, bring, letter, refusal
+from tests.core.test_arriving import FAR, bring, letter, refusal
 from tests.rooms import FakeClock, RoomFactory
 
 TEAM = "team"
@@ -213,7 +212,6 @@ def test_answers_from_another_system_have_the_same_pace(factory: RoomFactory, by
         room.mailbox("bob").send("ann@far", "and then?", **by)
         departed(room)
     assert isinstance(refusal(room, message[2]), TooFast)
-    assert not accept_together(room.core, FAR, [arrival(one) for one in message[3:]])
 
 
 def departed(room: Room) -> None:

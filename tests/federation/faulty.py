@@ -134,7 +134,6 @@ def at_came(kill: Act) -> None:
 def at_written(kill: Act) -> None:
     """It is written, and not safe."""
     after(arrivals, "accept", kill)
-    after(arrivals, "accept_together", kill)
 
 
 def at_kept(kill: Act) -> None:

@@ -61,12 +61,12 @@ from .compose import compose, draft_of, encode_within_limit
 from .messages import Batch, check_answer_rate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
     from ..model.message import Message
     from ..model.peer import Envelope, Peer
-    from ..store.protocol import Letter, Write
+    from ..store.protocol import Write
     from .core import Core
 
 
@@ -93,7 +93,7 @@ def accept(core: Core, peer: Peer, arrival: Envelope) -> list[Verdict]:
     now = core.now().wall
     arrival = recognize(core, peer, arrival)
     try:
-        message = check_arrival(core, peer, arrival, now, Batch())
+        message = check_arrival(core, peer, arrival, now)
         verdicts = _Intake(core, peer, arrival, message, now).taken()
     # These say nothing about the letter. Raised, they leave it in the peer's outbox for another attempt (G9).
     except (StoreBusy, StoreFailing, Damaged):
@@ -104,40 +104,6 @@ def accept(core: Core, peer: Peer, arrival: Envelope) -> list[Verdict]:
     if all(verdict.problem is None for verdict in verdicts) or not speaks_for(peer, arrival.source):
         return verdicts
     return [Verdict(one.target) if _is_kept(core, arrival, one.target) else one for one in verdicts]
-
-
-def accept_together(core: Core, peer: Peer, arrivals: Sequence[Envelope]) -> bool:
-    """Store several letters in one commit, if they are independent and all their targets may have them.
-
-    Returns False if nothing was done; the caller then accepts them one by one. Durable when this returns True.
-    """
-    now, batch = core.now().wall, Batch()
-
-    def plan() -> Sequence[Write]:
-        held = core.store.get([arrival.message.id for arrival in arrivals])
-        return [write for intake in intakes for write in intake.unless_refused(held)]
-
-    try:
-        known = [recognize(core, peer, arrival) for arrival in arrivals]
-        letters = [check_arrival(core, peer, arrival, now, batch) for arrival in known]
-        if not _are_independent(letters):  # as stored here: a thread may differ from the one they name
-            return False
-        intakes = [_Intake(core, peer, *one, now) for one in zip(known, letters, strict=True)]
-        core.store.commit(plan)
-    except (StoreBusy, StoreFailing, Damaged):
-        raise
-    except PostroomError:
-        return False
-    return True
-
-
-def _are_independent(letters: Sequence[Message]) -> bool:
-    """Return whether no letter answers another one, shares a thread with it, or belongs to a task.
-
-    A letter that follows another one is checked against it, so that one must be stored first.
-    """
-    names = [name for one in letters for name in {one.id, one.in_reply_to or one.id, one.thread}]
-    return len(names) == len({*names}) and all(one.task is None for one in letters)
 
 
 def _is_kept(core: Core, arrival: Envelope, target: Address) -> bool:
@@ -175,26 +141,16 @@ class _Intake:
         self.core, self._peer, self._arrival = core, peer, arrival
         self._message, self._now = message, now
         self._digest = _content_digest(arrival.message)
-        self._held: Letter | None = None  # the letter that is stored under its id
         self._with_space: set[str] = set()  # mailboxes that were checked and are not full
         self._per_system: Counter[str] = Counter()  # how many of these are at a remote system, by its folded name
         self._verdicts: list[Verdict] = []
 
     def taken(self) -> list[Verdict]:
         # Reads and writes in one commit, so that a letter that comes twice at once is stored once.
-        self.core.store.commit(lambda: self._writes(self.core.store.get([self._message.id])))
+        self.core.store.commit(self._writes)
         return self._verdicts
 
-    def unless_refused(self, held: Mapping[str, Letter]) -> Sequence[Write]:
-        """Return the writes, or raise the first refusal of a target. Part of a plan."""
-        writes = self._writes(held)
-        for verdict in self._verdicts:
-            if verdict.problem is not None:
-                raise verdict.problem
-        return writes
-
-    def _writes(self, held: Mapping[str, Letter]) -> Sequence[Write]:
-        self._held = held.get(self._message.id)
+    def _writes(self) -> Sequence[Write]:
         self._verdicts.clear()
         self._with_space.clear()
         self._per_system.clear()
@@ -247,7 +203,7 @@ class _Intake:
 
     def _posts(self, mailboxes: Sequence[str]) -> list[Post]:
         store, id = self.core.store, self._message.id
-        held, memory = self._held, store.records(FORGOTTEN, id)
+        held, memory = store.get([id]).get(id), store.records(FORGOTTEN, id)
         if held is None and not memory:
             return [self._post(self._message, mailboxes)] if mailboxes else []
         came: Any = held.message.extra.get(FEDERATION_NOTE) if held else memory[0].value.get(FEDERATION_NOTE)
@@ -336,7 +292,7 @@ def recognize(core: Core, peer: Peer, arrival: Envelope) -> Envelope:
     return replace(arrival, message=message, source=source)
 
 
-def check_arrival(core: Core, peer: Peer, arrival: Envelope, now: datetime, batch: Batch) -> Message:
+def check_arrival(core: Core, peer: Peer, arrival: Envelope, now: datetime) -> Message:
     """Return the letter as it would be written here, or raise a refusal of it for all targets."""
     _check_way(core, peer, arrival)
     message = _localized(core, arrival, now)
@@ -346,8 +302,7 @@ def check_arrival(core: Core, peer: Peer, arrival: Envelope, now: datetime, batc
     check_expiry(message.expires_at, now)
     message = _with_thread(core, message, arrival)
     if not message.is_automatic:
-        check_answer_rate(core, message, batch)
-        batch.add(message)
+        check_answer_rate(core, message, Batch())
     return message
 
 

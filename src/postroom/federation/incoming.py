@@ -158,7 +158,7 @@ class PeerHandler:
 
     async def accept(self, envelope: Envelope) -> dict[str, Any]:
         """Carry out a letter that did not come by a call of federation, but as agent-inbox sends it."""
-        return await self._submit(partial(self._accept_one, envelope))
+        return await self._submit(lambda: self._accept_envelope(self._peer(), envelope, None))
 
     async def _submit(self, run: Callable[[], dict[str, Any]], kind: Schedule = Schedule.WRITE) -> dict[str, Any]:
         try:
@@ -188,7 +188,7 @@ class PeerHandler:
         each = [{"envelope": one, "after": after} for one, after in zip_longest(params["envelopes"], afters)]
         if not 0 < len(each) <= MOST_TOGETHER:
             raise Invalid(f"must be at least one and at most {MOST_TOGETHER}", field="envelopes")
-        return {"letters": self._accept_routes(peer, each) or [self._route_one(peer, one) for one in each]}
+        return {"letters": [self._route_one(peer, one) for one in each]}
 
     def _route_one(self, peer: Peer, params: dict[str, Any]) -> dict[str, Any]:
         """Route one letter of several; its error is part of the result."""
@@ -197,38 +197,12 @@ class PeerHandler:
         except PostroomError as refused:
             return {"error": federation_error(refused)}
 
-    def _accept_routes(self, peer: Peer, each: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
-        """Accept all letters in one commit, which is far less work.
-
-        None: a letter is refused for a recipient, and nothing was done; then each is routed by itself.
-        """
-        try:
-            read = [self._read(peer, params) for params in each]
-        except PostroomError:
-            return None
-        # A successor of a letter that was refused must not overtake it (G7).
-        if any(self._held_back(one, params["after"]) for one, params in zip(read, each, strict=True)):
-            return None
-        if not core_arrivals.accept_together(self.core, peer, read):
-            return None
-        for one in read:
-            self._remember(one, [Verdict(target) for target in one.targets])
-        return [routed(one.message.id, ()) for one in read]
-
-    def _read(self, peer: Peer, params: dict[str, Any]) -> Envelope:
-        return self._checked(read_route(params, self._here, peer.system, self.core.now().wall))
-
-    def _checked(self, envelope: Envelope) -> Envelope:
-        check_way(self._here, envelope.path, envelope.hops, envelope.most_hops, self.core.limits)
-        return envelope
-
     def _accept_route(self, peer: Peer, params: dict[str, Any]) -> dict[str, Any]:
-        return self._accept_envelope(peer, self._read(peer, params), params.get("after"))
-
-    def _accept_one(self, envelope: Envelope) -> dict[str, Any]:
-        return self._accept_envelope(self._peer(), self._checked(envelope), None)
+        envelope = read_route(params, self._here, peer.system, self.core.now().wall)
+        return self._accept_envelope(peer, envelope, params.get("after"))
 
     def _accept_envelope(self, peer: Peer, envelope: Envelope, after: Any) -> dict[str, Any]:
+        check_way(self._here, envelope.path, envelope.hops, envelope.most_hops, self.core.limits)
         behind = self._held_back(envelope, after)
         targets = tuple(target for target in envelope.targets if target.agent not in behind)
         verdicts = self._accept(peer, replace(envelope, targets=targets)) if targets else []
