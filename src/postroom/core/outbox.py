@@ -294,8 +294,7 @@ def spell_remote(core: Core, mailbox: str) -> str:
     held = spelling_of(core.store, mailbox)
     if held is not None or not agent_of(mailbox):
         return held or mailbox
-    found = core.store.records(ROUTE, fold(agent_of(mailbox)))
-    route = convert(found[0].value, Route) if found else None
+    route = _known_route(core, agent_of(mailbox))
     if route is None or not route.name or not same_name(route.system, system_of(mailbox)):
         return mailbox
     return mailbox.replace(agent_of(mailbox), route.name, 1)
@@ -303,11 +302,15 @@ def spell_remote(core: Core, mailbox: str) -> str:
 
 def route_of(core: Core, name: str, now: datetime) -> Route | None:
     """Return the system where the table of routes has an agent, while that is fresh and a peer leads there."""
-    found = core.store.records(ROUTE, fold(name))
-    route = convert(found[0].value, Route) if found else None
+    route = _known_route(core, name)
     if route is None or route.until <= now:
         return None
     return route if peer_towards(core, core_peers.all_peers(core), route.system) else None
+
+
+def _known_route(core: Core, name: str) -> Route | None:
+    held = find_record(core, ROUTE, fold(name))
+    return None if held is None else convert(held.value, Route)
 
 
 def announced_agents(core: Core) -> list[tuple[str, Route]]:
@@ -380,8 +383,7 @@ def search_again(core: Core, found: Found, reason: str) -> bool:
     """
     mailbox = found.delivery.mailbox
     name, system = agent_of(mailbox), system_of(mailbox)
-    held = core.store.records(ROUTE, fold(name))
-    route = convert(held[0].value, Route) if held else None
+    route = _known_route(core, name)
     # Only a name that was looked up is looked up again: a sender who named the system meant it.
     was_found = route is not None and route.is_found and same_name(route.system, system)
     if (
@@ -395,11 +397,9 @@ def search_again(core: Core, found: Found, reason: str) -> bool:
     def plan() -> Sequence[Write]:
         now, target = core.now().wall, at_system(name, ANYWHERE)
         attempt = model_delivery.Attempt(at=now, holder=system, reason=reason)
-        at = Query(mailbox=mailbox, message_ids=(found.message.id,), states=(State.QUEUED,))
-        queued = [one.delivery for one in core.store.find(at)]
         moved[:] = [
             Move(one, model_delivery.redirect(one, target, now, attempt), model_delivery.REDIRECTED)
-            for one in queued
+            for one in _still_queued(core, found)
         ]
         return moved
 

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import itertools
 import logging
 import random
@@ -19,6 +18,7 @@ import msgspec
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
+from ..core.peers import is_loopback
 from ..formats.errors import METHOD_NOT_FOUND
 from ..formats.map import ROUTE, request
 from ..model.codec import encode
@@ -57,9 +57,6 @@ class ConnectionLost(Exception):
     """The other side cannot be reached, or does not answer any more."""
 
 
-RpcResult = dict[str, Any] | MapRefusal
-
-
 class RpcConnection:
     """Calls and their answers over one connection, made inside an event loop.
 
@@ -80,7 +77,7 @@ class RpcConnection:
         self._serve = serve
         self._served: set[asyncio.Future[None]] = set()
         self._turns = asyncio.Semaphore(MOST_SERVED)
-        self._pending: dict[int, asyncio.Future[RpcResult | ConnectionLost]] = {}
+        self._pending: dict[int, asyncio.Future[dict[str, Any] | MapRefusal | ConnectionLost]] = {}
         self.lost = asyncio.Event()
 
     async def call(self, method: str, /, **params: Any) -> dict[str, Any]:
@@ -88,8 +85,20 @@ class RpcConnection:
 
         MapRefusal: the other side refused. ConnectionLost: it did not answer in time.
         """
-        (result,) = await self.call_all((method, params))
-        if isinstance(result, MapRefusal):
+        if self.lost.is_set():
+            raise ConnectionLost(_CUT)
+        id = next(_numbers)
+        answer: asyncio.Future[dict[str, Any] | MapRefusal | ConnectionLost]
+        answer = self._pending[id] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._send(request(id, method, **params))
+                result = await answer
+        except TimeoutError:
+            raise ConnectionLost(f"no answer to {method} in {self._patience:g} s") from None
+        finally:
+            del self._pending[id]
+        if isinstance(result, Exception):
             raise result
         return result
 
@@ -97,38 +106,6 @@ class RpcConnection:
         """Send one letter. `after`: by recipient, the id of the letter before it that is not answered."""
         more = {"after": after} if after else {}
         return await self.call(ROUTE, systemId=envelope.target, envelope=encoded, **more)
-
-    async def call_all(self, *calls: tuple[str, Mapping[str, Any]]) -> list[RpcResult]:
-        """Send several calls in this order without waiting in between.
-
-        A refusal stands in the place of its result.
-        """
-        if self.lost.is_set():
-            raise ConnectionLost(_CUT)
-        answers = [self._new_call() for _ in calls]
-        try:
-            async with asyncio.timeout(self._patience):
-                for (id, _), (method, params) in zip(answers, calls, strict=True):
-                    await self._send(request(id, method, **params))
-                results = [await answer for _, answer in answers]
-        except TimeoutError:
-            method = next(
-                call[0]
-                for call, (_, answer) in zip(calls, answers, strict=True)
-                if answer.cancelled() or not answer.done()
-            )
-            raise ConnectionLost(f"no answer to {method} in {self._patience:g} s") from None
-        finally:
-            for id, _ in answers:
-                del self._pending[id]
-        return [_raise_if_lost(one) for one in results]
-
-    def _new_call(self) -> tuple[int, asyncio.Future[RpcResult | ConnectionLost]]:
-        """Return the number of a new call, and the future of its answer."""
-        id = next(_numbers)
-        answer: asyncio.Future[RpcResult | ConnectionLost] = asyncio.get_running_loop().create_future()
-        self._pending[id] = answer
-        return id, answer
 
     async def notify(self, method: str, /, **params: Any) -> None:
         """Send a notification."""
@@ -179,7 +156,9 @@ class RpcConnection:
         if params.get("error") is not None:
             answer.set_result(MapRefusal(params["error"]))
         else:
-            answer.set_result(_object(params.get("result")))
+            result = params.get("result")
+            found = {"items": result} if isinstance(result, list) else result
+            answer.set_result(found if isinstance(found, dict) else {})
 
     def abort(self) -> None:
         """Mark the connection as lost: calls that wait for an answer raise ConnectionLost."""
@@ -190,18 +169,6 @@ class RpcConnection:
             if not answer.done():
                 # As a result: an exception that nobody awaits would be logged by asyncio as never retrieved.
                 answer.set_result(ConnectionLost(_CUT))
-
-
-def _object(result: Any) -> dict[str, Any]:
-    if isinstance(result, list):
-        return {"items": result}
-    return result if isinstance(result, dict) else {}
-
-
-def _raise_if_lost(result: RpcResult | ConnectionLost) -> RpcResult:
-    if isinstance(result, ConnectionLost):
-        raise result
-    return result
 
 
 # -- over WebSocket
@@ -312,8 +279,4 @@ def connected_pair(first: RpcHandler, second: RpcHandler, patience: float) -> tu
 
 def is_near(server: str) -> bool:
     """Return whether this URL is on this machine."""
-    host = urlsplit(server).hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return is_loopback(urlsplit(server).hostname or "")

@@ -12,6 +12,7 @@ not listed any more, and all of them when the link is cut, are marked as left: a
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from contextlib import suppress
@@ -232,10 +233,14 @@ async def send_confirmed(rpc: RpcConnection, message: dict[str, Any], id: str) -
     A server may accept messages for ids that no agent has, and lose them: so right behind the message we ask
     whether the agent is still there.
     """
-    result, found = await rpc.call_all((SEND, message), (GET, {"agentId": id}))
-    if isinstance(result, MapRefusal):
+    calls = (rpc.call(SEND, **message), rpc.call(GET, agentId=id))
+    results: tuple[dict[str, Any] | BaseException, ...] = await asyncio.gather(*calls, return_exceptions=True)
+    result, found = results
+    if isinstance(result, BaseException):
         raise result
-    row = None if isinstance(found, MapRefusal) else found.get("agent")
+    if isinstance(found, BaseException) and not isinstance(found, MapRefusal):
+        raise found
+    row = None if isinstance(found, BaseException) else found.get("agent")
     if not (is_here(row) if isinstance(row, dict) else await _is_listed(rpc, id)):
         raise MapRefusal({"code": NO_AGENT, "message": "its agent had left"})
     return result
