@@ -112,26 +112,30 @@ def _is_kept(core: Core, arrival: Envelope, target: Address) -> bool:
     If the peer missed the confirmation and now got a refusal, the sender would get a bounce for a delivered
     letter, or another system would get it, too.
     """
-    id, store = arrival.message.id, core.store
+    id, _store = arrival.message.id, core.store
     mailbox = named_mailbox(core, target) if target.agent else None
     if mailbox is None or target.scope:  # a letter to a scope is another letter in the same mailbox
         return False
-    sender, key = arrival.message.sender, _key(arrival, id, mailbox)
-    if store.sent(sender, key) or store.records(SPENT, spent_key(sender, key)):
+    if _is_copied(core, arrival.message.sender, _key(arrival, id, mailbox)):
         return True
-    held, memory = store.get([id]).get(id), store.records(FORGOTTEN, id)
-    came: Any = (
-        held.message.extra.get(FEDERATION_NOTE)
-        if held
-        else memory[0].value.get(FEDERATION_NOTE)
-        if memory
-        else None
-    )
-    if not isinstance(came, dict) or not same_name(str(came.get("source")), arrival.source):
-        return False
-    return came.get("says") == _content_digest(arrival.message) and any(
-        same_name(mailbox, name) for name in came["to"]
-    )
+    _, came = _origin_of(core, id)
+    is_theirs = same_name(str(came.get("source")), arrival.source)
+    is_same = is_theirs and came.get("says") == _content_digest(arrival.message)
+    return is_same and any(same_name(mailbox, name) for name in came["to"])
+
+
+def _origin_of(core: Core, id: str) -> tuple[bool, dict[str, Any]]:
+    """Return whether a letter has this id, or had it, and the note of how it came; empty for one of ours."""
+    held, memory = core.store.get([id]).get(id), core.store.records(FORGOTTEN, id)
+    came: Any = held.message.extra.get(FEDERATION_NOTE) if held else None
+    if held is None and memory:
+        came = memory[0].value.get(FEDERATION_NOTE)
+    return held is not None or bool(memory), came if isinstance(came, dict) else {}
+
+
+def _is_copied(core: Core, sender: str, key: str) -> bool:
+    """Return whether a copy of a letter is stored under this key, or was."""
+    return bool(core.store.sent(sender, key) or core.store.records(SPENT, spent_key(sender, key)))
 
 
 class _Intake:
@@ -202,26 +206,20 @@ class _Intake:
     # -- letters that are stored already
 
     def _posts(self, mailboxes: Sequence[str]) -> list[Post]:
-        store, id = self.core.store, self._message.id
-        held, memory = store.get([id]).get(id), store.records(FORGOTTEN, id)
-        if held is None and not memory:
+        id = self._message.id
+        is_taken, came = _origin_of(self.core, id)
+        if not is_taken:
             return [self._post(self._message, mailboxes)] if mailboxes else []
-        came: Any = held.message.extra.get(FEDERATION_NOTE) if held else memory[0].value.get(FEDERATION_NOTE)
         # The same letter again, maybe for further mailboxes: those that had it are not asked twice.
-        if self._is_ours(came):
-            have = {found.delivery.mailbox for found in store.find(Query(message_ids=(id,)))} | {*came["to"]}
+        if same_name(str(came.get("source")), self._arrival.source):
+            if came.get("says") != self._digest:
+                raise IdTaken(f"{self._arrival.source!r} sent another letter with this id", field="id")
+            found = self.core.store.find(Query(message_ids=(id,)))
+            have = {one.delivery.mailbox for one in found} | {*came["to"]}
             mailboxes = [name for name in mailboxes if name not in have]
         # The id is taken, by a letter of another system or by this one for other recipients: store it under an id
         # of ours.
         return [copy for name in mailboxes if (copy := self._copy(name)) is not None]
-
-    def _is_ours(self, came: Any) -> bool:
-        """Return whether the letter stored under this id is the one that arrives now."""
-        if not isinstance(came, dict) or not same_name(str(came.get("source")), self._arrival.source):
-            return False
-        if came.get("says") != self._digest:
-            raise IdTaken(f"{self._arrival.source!r} sent another letter with this id", field="id")
-        return True
 
     def _was_taken(self, mailbox: str) -> bool:
         """Return whether this mailbox has the letter, under its own id or as a copy."""
@@ -231,7 +229,7 @@ class _Intake:
     def _copy(self, mailbox: str) -> Post | None:
         """Return the letter under an id of ours; None if that copy is stored, or was."""
         sender, key = self._message.sender, _key(self._arrival, self._message.id, mailbox)
-        if self.core.store.sent(sender, key) or self.core.store.records(SPENT, spent_key(sender, key)):
+        if _is_copied(self.core, sender, key):
             return None
         return self._post(replace(self._message, id=self.core.new_id(agent_of(sender)), key=key), [mailbox])
 
