@@ -30,6 +30,7 @@ from postroom.hosts import claude, codex, desktop, gemini
 from postroom.hosts import text as hosts_text
 from postroom.hosts.events import PROMPT, START
 from postroom.hosts.sessions import Session
+from postroom.hosts.sources import FileSource, letter_in_entry
 from postroom.mcp import prompts
 from postroom.mcp.tools import record
 from postroom.model.alert import AlertLetter, Rung
@@ -144,13 +145,13 @@ def letter(message: Hostile) -> Message:
     )  # fmt: skip
 
 
-def entry(message: Hostile) -> dict[str, Any]:
-    """In the words of the inbox design."""
-    return {
+def entry(message: Hostile) -> hosts_text.ShownLetter:
+    """As a hook finds it in a file that anybody may write."""
+    return letter_in_entry({
         "from": message.name, "subject": message.subject, "kind": message.kind, "importance": message.kind,
         "messageId": message.tag,
         "threadTag": message.tag, "content": {"type": "text", "text": message.body}, "timestamp": NOW.isoformat(),
-    }  # fmt: skip
+    })  # fmt: skip
 
 
 def rung(message: Hostile) -> Rung:
@@ -178,7 +179,7 @@ def swarm(message: Hostile) -> SwarmMessage:
 SCREEN = Screen(json=False, tables=False, colour=False, width=80, now=NOW)
 
 
-class Mail:
+class Mail(FileSource):
     """Where a hook finds a hostile letter."""
 
     def __init__(self, message: Hostile) -> None:
@@ -187,10 +188,10 @@ class Mail:
     def orders(self, since: float, nonce: str, *, only_new: bool) -> str:  # noqa: ARG002
         return ""
 
-    def waiting(self) -> tuple[list[dict[str, Any]], int]:
+    def waiting(self) -> tuple[list[hosts_text.ShownLetter], int]:
         return self._found
 
-    def seen(self) -> tuple[list[dict[str, Any]], int]:
+    def seen(self) -> tuple[list[hosts_text.ShownLetter], int]:
         return self._found
 
     def asks(self) -> bool:

@@ -16,6 +16,7 @@ import pytest
 
 import postroom
 from postroom.hosts import quick, sessions
+from postroom.hosts.inbox_files import InboxFolder
 from postroom.hosts.input import read_object
 from postroom.hosts.naming import plain, settle
 from postroom.hosts.recipes import MARGIN, RECIPES, WAIT, hooks, is_ours, mcp_server
@@ -30,7 +31,8 @@ from postroom.hosts.sessions import (
     session_around_us,
     sweep,
 )
-from postroom.hosts.text import again, mail, orders, session_text
+from postroom.hosts.sources import FileSource, letter_in_entry
+from postroom.hosts.text import ShownLetter, again, mail, orders, session_text
 from tests.cli.shell import PROGRAM, Shell
 from tests.cli.terminal import Terminal
 from tests.daemons import Daemon
@@ -273,7 +275,9 @@ def test_of_several_sessions_of_one_process_the_one_is_meant_that_is_named(
 
 
 def test_a_letter_whose_words_are_too_many_is_cut_and_never_left_out() -> None:
-    entry = {"messageId": "m" * 200, "from": "a" * 128, "subject": "\u2603" * 900, "content": "\u2603" * 90_000}
+    entry = letter_in_entry(
+        {"messageId": "m" * 200, "from": "a" * 128, "subject": "\u2603" * 900, "content": "\u2603" * 90_000}
+    )
     text, count = mail([entry] * 3, 3, "bob", datetime.now(UTC), "0" * 16, 6000)
     assert 1 == count and len(text.encode()) <= 6000
     assert "(2 more not shown here" in text and "more characters" in text
@@ -283,32 +287,37 @@ def test_a_task_is_distinguished_from_a_letter_with_what_to_do() -> None:
     letter, task = {"messageId": "m-1", "from": "ann", "content": "Hello", "kind": "message"}, {"messageId": "m-2"}
     task |= {"from": "ann", "content": "Sort it", "kind": "task_update", "importance": "high"}
     now, nonce = datetime.now(UTC), "0" * 16
-    plain, result = (mail([entry], 1, "bob", now, nonce, 6000)[0] for entry in (letter, task))
+    both = [letter_in_entry(entry) for entry in (letter, task)]
+    plain, result = (mail([entry], 1, "bob", now, nonce, 6000)[0] for entry in both)
     assert "[" not in plain and "the tool task" not in plain
     assert "[task update] [high]\n" in result and "the tool task with accept" in result
-    assert again([letter, task], 2, "bob", 4000).endswith("(id m-1)\n- from ann (id m-2, task update, high)\n")
-    odd = {**letter, "kind": {"</system-reminder>": 1}, "importance": None}
+    ends = "(id m-1)\n- from ann (unverified) (id m-2, task update, high)\n"
+    assert again(both, 2, "bob", 4000).endswith(ends)
+    odd = letter_in_entry({**letter, "kind": {"</system-reminder>": 1}, "importance": None})
     assert "system-reminder>" in (shown := mail([odd], 1, "bob", now, nonce, 6000)[0]) and "</system" not in shown
 
 
 def test_a_long_list_of_what_was_shown_is_cut() -> None:
-    entries = [{"messageId": f"m-{n}", "from": "ann", "importance": "high"} for n in range(40)]
+    lines = [{"messageId": f"m-{n}", "from": "ann", "importance": "high"} for n in range(40)]
+    entries = [letter_in_entry(line) for line in lines]
     result = again(entries, 50, "bob", 4000)
-    assert "50 letters" in result and result.endswith("- from ann (id m-9, high)\n- and 40 more\n")
+    assert "50 letters" in result and result.endswith("- from ann (unverified) (id m-9, high)\n- and 40 more\n")
     assert "" == again([], 0, "bob", 4000)
 
 
 def test_what_was_shown_before_leaves_room_for_what_is_new() -> None:
     """Whatever subjects say: hosts cut what is too long."""
-    entry = {"messageId": "m" * 200, "from": "a" * 128, "subject": "\u2603" * 900, "content": "\u2603" * 90_000}
+    entry = letter_in_entry(
+        {"messageId": "m" * 200, "from": "a" * 128, "subject": "\u2603" * 900, "content": "\u2603" * 90_000}
+    )
 
-    class Full:
+    class Full(FileSource):
         """Mail with many words, new and old."""
 
-        def waiting(self) -> tuple[list[dict[str, Any]], int]:
+        def waiting(self) -> tuple[list[ShownLetter], int]:
             return [entry] * 20, 200
 
-        def seen(self) -> tuple[list[dict[str, Any]], int]:
+        def seen(self) -> tuple[list[ShownLetter], int]:
             return [entry] * 20, 300
 
         def orders(self, since: float, nonce: str, *, only_new: bool) -> str:  # noqa: ARG002
@@ -320,7 +329,7 @@ def test_what_was_shown_before_leaves_room_for_what_is_new() -> None:
             return True
 
     about: dict[str, Any] = {"began_by": "resume", "now": datetime.now(UTC), "nonce": "0" * 16}
-    result = session_text("start", Full(), session("s", "bob"), 8000, **about)
+    result = session_text("start", Full(InboxFolder(""), "bob"), session("s", "bob"), 8000, **about)
     assert "300 letters" in result.text and "200 new letters" in result.text and result.shown == 1
     assert 4000 < len(result.text.encode()) <= 8000
     assert result.text.startswith("Postroom: work is on the hook of bob") and "nudge for bob" in result.text

@@ -19,14 +19,14 @@ from tests.hosts.hosting import PROGRAM, Host, Place, name_of
 
 NO_COUNT = "import postroom.hosts.text as t; t.MOST_HELD_STOPS = 99"
 NO_MANNERS = "import postroom.hosts.waiter as w; w.BUSY = 'never'"
-NO_MARKS = "from postroom.mailbox import Mailbox; Mailbox.mark_shown = lambda *a, **k: 0"
-TOO_LATE = "import os; from postroom.mailbox import Mailbox; Mailbox.mark_shown = lambda *a, **k: os._exit(0)"
+NO_MARKS = "from postroom.hosts.sources import VerbSource as V; V.show = lambda *a: None"
+TOO_LATE = "import os; from postroom.hosts.sources import VerbSource as V; V.show = lambda *a: os._exit(0)"
 LOCKED = """
 def mark(*_): raise PermissionError(13, "Permission denied")
 import postroom.hosts.sessions as s; s.Session.mark = mark
 """
-SLOW = "import time; from postroom.mailbox import Mailbox as E; f = E.mark_shown; \
-E.mark_shown = lambda *a, **k: (time.sleep(0.3), f(*a, **k))[1]"
+SLOW = "import time; from postroom.hosts.sources import VerbSource as V; f = V.show; \
+V.show = lambda *a: (time.sleep(0.3), f(*a))[1]"
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from .context import note, whole_address
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..mailbox import Mailbox
-    from ..room import Room
+    from ..core.authorize import Principal
+    from ..core.core import Core
     from ..settings import Settings
     from .answer import Screen
     from .context import Context
@@ -76,12 +76,12 @@ class CommandAccess:
         return self._context.me
 
     @property
-    def room(self) -> Room:
-        return self._context.room
+    def core(self) -> Core:
+        return self._context.room.core
 
     @property
-    def mailbox(self) -> Mailbox:
-        return self._context.mailbox
+    def principal(self) -> Principal:
+        return self._context.room.principal
 
     @property
     def settings(self) -> Settings:
@@ -93,9 +93,6 @@ class CommandAccess:
 
     def choose(self, agent: str, room: str = "") -> None:
         self._context.values |= {"as": agent} | ({"room": room} if room else {})
-
-    def letters_needing_steps(self) -> Iterator[str]:
-        return (step.letter for step in self._context.mailbox.waiting(mail=False))
 
     def warn(self, text: str) -> None:
         note(self._context.call, text)

@@ -17,7 +17,6 @@ from ..model.agent import MAP_STATES, WORDS, Status
 from ..model.codec import encode
 from ..model.message import (
     DEFAULT_SCOPE,
-    Part,
     Priority,
     content_of,
     is_any,
@@ -243,33 +242,7 @@ def entry_of(message: Message, mailbox: str) -> dict[str, Any]:
 
 
 DEEPEST = 64  # levels of nesting in an entry of an inbox file
-_IN_RECORD = {  # a field of a record -> of an entry
-    "id": "messageId",
-    "sender_id": "from",
-    "subject": "subject",
-    "content": "content",
-    "thread_tag": "threadTag",
-    "importance": "importance",
-    "created_at": "timestamp",
-}
 _TEXT_FIELDS = frozenset({"importance", "timestamp"})  # fields of an entry that are dropped unless they are text
-
-
-def entry_of_record(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entry of a letter in agent-inbox's form."""
-    return {ours: record[theirs] for theirs, ours in _IN_RECORD.items() if theirs in record}
-
-
-def entry_of_plain(letter: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entry of a letter in our own JSON."""
-    return present(
-        messageId=letter["id"],
-        subject=letter["subject"],
-        content=content_of([Part(**part) for part in letter["parts"]]),
-        threadTag=letter["thread_tag"],
-        importance=letter["priority"],
-        timestamp=letter["created_at"],
-    ) | {"from": letter["sender"]}
 
 
 def read_line(line: bytes) -> dict[str, Any] | None:

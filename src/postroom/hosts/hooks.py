@@ -26,7 +26,17 @@ from .input import text_of
 from .naming import Unkept, plain, settle, unkept
 from .quick import is_going_on, is_typed
 from .sessions import BUSY, IDLE, OVER, Session, all_sessions, find, is_plain, sweep
-from .sources import FileSource, RoomSource, SocketAlerts, SocketSource, daemon_answers, program_of, source_of
+from .sources import (
+    FileSource,
+    RoomAlerts,
+    SocketAlerts,
+    SocketLine,
+    VerbSource,
+    daemon_answers,
+    program_of,
+    room_source,
+    source_of,
+)
 from .text import LONGEST, SHORT, HookText, host_output, ring, ring_in_public, session_text, shown
 from .waiter import alone, arrived, end_waiter, end_with_host, queue
 from .waiter import wait as wait_and_ring
@@ -35,11 +45,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from ..mailbox import Mailbox
     from ..model.alert import Rung
-    from .sources import Access, Source
+    from .sources import Access, MailSource
+    from .waiter import AlertSource
 
 
+AGENT_INBOX_HOST = "claude"  # the host that runs agent-inbox's hooks
 AGENT_INBOX_PROGRAM = "claude-code"  # the program as which agent-inbox's hook registers an agent
 _HOST_PROGRAMS = frozenset({claude.PROGRAM, codex.PROGRAM, gemini.PROGRAM})
 CLEAR, COMPACT = "clear", "compact"  # reasons for which a session starts again; CLEAR is also one for its end
@@ -87,22 +98,22 @@ def agent_inbox_prompt(
     source = _agent_inbox_source(access, agent, socket, folder)
     data = _shown_mail(access, source, now, LONGEST)
     yield data
-    source.mark(data["count"])
+    source.show(data["count"], AGENT_INBOX_HOST, "prompt")
 
 
-def _shown_mail(access: Access, source: Source, now: datetime, longest: int) -> dict[str, Any]:
-    entries, total = source.waiting()
-    text, count = shown(entries, total, now, os.urandom(8).hex(), longest) if entries else ("", 0)
+def _shown_mail(access: Access, source: MailSource, now: datetime, longest: int) -> dict[str, Any]:
+    letters, total = source.waiting()
+    text, count = shown(letters, total, now, os.urandom(8).hex(), longest) if letters else ("", 0)
     return {"mailbox": access.me, "count": count, "total": total, "text": text}
 
 
-def _agent_inbox_source(access: Access, agent: str, socket: str, folder: str) -> Source:
+def _agent_inbox_source(access: Access, agent: str, socket: str, folder: str) -> MailSource:
     access.choose(agent)
     if folder:
         return FileSource(InboxFolder(folder), agent)
     if socket and daemon_answers(socket, is_room_named=bool(variable("POSTROOM_STORE"))):
-        return SocketSource(socket, agent)
-    return RoomSource(access)
+        return VerbSource(agent, SocketLine(socket))
+    return room_source(access)
 
 
 # -- the waiter of a session
@@ -121,9 +132,9 @@ def wait_for_mail(access: Access, call: HookCall, seconds: float) -> Iterator[di
     with alone(session) as is_alone:
         if not is_alone:
             return
-        mailbox = _alerting_mailbox(access, session)
+        alerts = _alerts_of(access, session)
         end_with_host(session)
-        alert = _wait(mailbox, session, seconds)
+        alert = _wait(alerts, session, seconds)
         if alert is not None:
             text = ring(alert)
             sys.stderr.write(text)
@@ -138,17 +149,21 @@ def wait_for_mail(access: Access, call: HookCall, seconds: float) -> Iterator[di
             }
 
 
-def _alerting_mailbox(access: Access, session: Session) -> Mailbox | SocketAlerts:
-    """Return the mailbox that alerts the session: the room's own where its address is known, else the daemon's."""
+def _alerts_of(access: Access, session: Session) -> AlertSource:
+    """Return the alerts of a session: the room's own where its address is known, else the daemon's."""
     if session.folder:
         raise Invalid("inbox files have no alerts", field="POSTROOM_STORE", hint="name a room there")
     access.choose(session.agent, session.room)
-    mailbox = access.mailbox if session.room else SocketAlerts(session.socket, session.agent)
+    alerts: AlertSource
+    if session.room:
+        alerts = RoomAlerts(session.agent, access.core, access.principal)
+    else:
+        alerts = SocketAlerts(session.agent, session.socket)
     gc.freeze()  # a waiter runs for days: what was loaded is never collected
-    return mailbox
+    return alerts
 
 
-def _wait(mailbox: Mailbox | SocketAlerts, session: Session, seconds: float) -> Rung | None:
+def _wait(alerts: AlertSource, session: Session, seconds: float) -> Rung | None:
     """Return the alert with which this process is to end, where the host is woken by that; else None."""
     last: list[Rung] = []
 
@@ -159,11 +174,11 @@ def _wait(mailbox: Mailbox | SocketAlerts, session: Session, seconds: float) -> 
     def put_in_queue(alert: Rung) -> bool:
         if why := queue(session, ring_in_public(alert)):
             with suppress(Busy):  # an alert is only a hint: the mail stays unread
-                mailbox.alert_failed(session.host, alert.ids, why)
+                alerts.alert_failed(session.host, alert.ids, why)
         return False
 
     on_alert = end_with if session.host == "claude" else put_in_queue
-    wait_and_ring(mailbox, session, seconds, on_alert, _now)
+    wait_and_ring(alerts, session, seconds, on_alert, _now)
     return last[0] if last else None
 
 
@@ -203,6 +218,7 @@ class SessionHook:
         is_saved_anew = is_new and not isinstance(session, Unkept)
         if is_saved_anew or self._moment == START:
             source.register(variable("INBOX_AGENT_NAME"), self._dialect.PROGRAM)
+            source.stay()
         with session.in_turn():
             self._catch_up(session)
             # If nobody reads the output, no mail is shown: it would be marked as read.
@@ -305,7 +321,7 @@ class SessionHook:
             self._was_held, session.holds = found.holds > session.holds, found.holds
             session.heard_at = found.heard_at
 
-    def _text(self, source: Any, session: Session) -> HookText:
+    def _text(self, source: MailSource, session: Session) -> HookText:
         budget, nonce = self._dialect.BUDGET, os.urandom(8).hex()
         return session_text(
             self._moment, source, session, budget, began_by=self._began_by, now=self._call.now, nonce=nonce

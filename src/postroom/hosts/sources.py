@@ -1,11 +1,10 @@
 """Where hooks find mail: in a room, behind a daemon's socket, or in an inbox.jsonl file.
 
-RoomSource, SocketSource and FileSource serve the two hooks that speak as agent-inbox does. HostRoom, HostSocket
-and HostFile extend them for the sessions of a host, which are also shown tasks, the orders of a chipset and
-letters that were read and not done. SocketAlerts is a mailbox behind a socket, as far as a waiter needs one.
+`VerbSource` reads mail by verbs, which `RoomLine` carries out in a room that this process opens, and `SocketLine`
+by a daemon. `FileSource` reads an agent's inbox.jsonl. All of them yield letters as `ShownLetter`.
 
-A source prints nothing. Its caller prints first and calls `mark` or `show` afterwards: a letter is shown twice
-rather than never.
+A source prints nothing. Its caller prints first and calls `show` afterwards: a letter is shown twice rather than
+never.
 """
 
 from __future__ import annotations
@@ -13,55 +12,54 @@ from __future__ import annotations
 import re
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from ..core import agents, alerts, inbox, stats, waiting
 from ..core.alerts import LOOK_EVERY, NOT_NOW, SOON
+from ..core.verb import declared_by, perform
 from ..environment import AUTH_TOKEN, variable
 from ..errors import Busy, PostroomError, Unreadable
-from ..formats.inbox import entry_of, entry_of_plain, entry_of_record, read_line
+from ..formats.inbox import read_line
 from ..formats.plain import plain
 from ..model.alert import Rung
 from ..model.codec import convert, encode
-from ..model.message import Priority, origin_word
-from ..model.names import HUMAN, fold
-from ..model.task import ESCALATION, TASK, TASK_UPDATE, TaskState
+from ..model.message import Part, Priority, content_of, origin_word
+from ..model.names import HUMAN, check_agent, fold
+from ..model.task import ESCALATION, TASK, TASK_UPDATE
+from ..server.inbox_actions import RegisterAgent
 from .inbox_files import InboxFolder
 from .quick import exchange, may_have_nudge, may_have_work, state_of
 from .sessions import BEAT
-from .text import MOST_POINTERS, PERSON, orders
+from .text import MOST_POINTERS, ShownLetter, orders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from ..letter import Letter
-    from ..mailbox import Mailbox
+    from ..core.authorize import Principal
+    from ..core.core import Core
     from ..model.message import Message
-    from ..room import Room
     from ..settings import Settings
     from .sessions import Session
 
 
 MOST = 20  # letters read for one prompt
 MOST_SEEN = 100  # letters among which to look for those that were shown before
-AGENT_INBOX_HOST = "claude"  # the host that runs agent-inbox's hooks
 SPARE = 20.0  # seconds in which a daemon answers, besides those for which it waits
-Entry = dict[str, Any]  # a letter in the words of the inbox design
-L = TypeVar("L")
-_STEP_KINDS = [TASK, TASK_UPDATE, ESCALATION]
-_PRESSING = frozenset({"high", "urgent"})
+_STEP_KINDS = (TASK, TASK_UPDATE, ESCALATION)
 
 
 class Access(Protocol):
-    """The services that a command offers to its hook. Room and mailbox are opened when they are first used."""
+    """The services that a command offers to its hook. The room is opened when `core` is first used."""
 
     @property
     def me(self) -> str: ...
     @property
-    def room(self) -> Room: ...
+    def core(self) -> Core: ...
     @property
-    def mailbox(self) -> Mailbox: ...
+    def principal(self) -> Principal: ...
     @property
     def settings(self) -> Settings: ...
 
@@ -74,98 +72,110 @@ class Access(Protocol):
         """Use the mailbox of this agent, in the room at this address where one is passed."""
         ...
 
-    def letters_needing_steps(self) -> Iterable[str]:
-        """Return the ids of letters that go on only by a step of this agent."""
-        ...
-
     def warn(self, text: str) -> None:
         """Print a line on standard error."""
         ...
 
 
-class Source(Protocol):
-    """The mail of one agent, for the hooks that speak as agent-inbox does."""
+class MailSource(Protocol):
+    """The mail of one agent."""
 
     def register(self, name: str, program: str) -> None: ...
-    def waiting(self) -> tuple[list[Entry], int]:
-        """Return some unread letters, and how many are unread in all."""
+    def stay(self) -> None:
+        """Record that the agent's session is there."""
         ...
 
-    def mark(self, count: int) -> None:
-        """Mark the first `count` of the letters that `waiting` returned as shown."""
+    def waiting(self) -> tuple[list[ShownLetter], int]:
+        """Return some unread letters, the most urgent first, and the number of all."""
         ...
 
+    def seen(self) -> tuple[list[ShownLetter], int]:
+        """Return some letters that were read and not acknowledged, and the number of all."""
+        ...
 
-# -- in agent-inbox's words
+    def orders(self, since: float, nonce: str, *, only_new: bool) -> str:
+        """Return the text about the agent's hook and nudge slot in a chipset; empty if there is nothing.
 
+        With `only_new`, only what came after `since`.
+        """
+        ...
 
-class RoomSource:
-    """The mail in a room that this process opens itself."""
-
-    def __init__(self, access: Access) -> None:
-        self.access = access
-        self.letters: list[Letter] = []
-
-    def register(self, name: str, program: str) -> None:
-        from ..core.agents import register_again  # noqa: PLC0415 - only when a session starts
-
-        room, card = self.access.room, {"display_name": name or None, "program": program}
-        register_again(room.core, room.principal, self.access.me, card)
-
-    def waiting(self) -> tuple[list[Entry], int]:
-        box = self.access.mailbox
-        self.letters = box.check(MOST, peek=True)
-        total = len(self.letters) if len(self.letters) < MOST else box.counts()["total"]
-        return [entry_of(letter.message, box.name) for letter in self.letters], max(total, len(self.letters))
-
-    def mark(self, count: int) -> None:
-        self.show(count, AGENT_INBOX_HOST, "prompt")
+    def asks(self) -> bool:
+        """Return whether an unread letter needs action now: it is urgent or of high priority, or it is a task, a
+        question about one, or an escalation whose next step is this agent's.
+        """
+        ...
 
     def show(self, count: int, host: str, event: str) -> None:
-        """Record that the first `count` letters were put before a model."""
-        if count:
-            self.access.mailbox.mark_shown([letter.id for letter in self.letters[:count]], host, event)
+        """Record that the first `count` of the letters that `waiting` returned were put before a model."""
+        ...
+
+    def begin_alerts(self, channel: str, left: int) -> None:
+        """Alert the session from now on.
+
+        The `left` letters of which it was shown only the number count as alerted, unless more have come since.
+        """
+        ...
+
+    def leave(self) -> None: ...
 
 
-class SocketSource:
-    """The mail behind a daemon's socket, in agent-inbox's words."""
+# -- mail that is read by verbs
 
-    patience = 0.0  # seconds for an answer, where that is more than a session waits
 
-    def __init__(self, path: str, agent: str) -> None:
+class Line(Protocol):
+    """The way by which verbs are carried out."""
+
+    def call(self, verb: Any, **params: Any) -> Any:
+        """Return the result of a verb as plain JSON."""
+        ...
+
+    def check(self, **params: Any) -> list[ShownLetter]: ...
+
+
+class RoomLine:
+    """Verbs that this process carries out in a room."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    def call(self, verb: Any, **params: Any) -> Any:
+        return plain(self._perform(verb, params))
+
+    def check(self, **params: Any) -> list[ShownLetter]:
+        human = self._access.settings.human
+        return [
+            _letter_of(found.message, human, was_read=found.delivery.read_at is not None)
+            for found in self._perform(inbox.Check, params).letters
+        ]
+
+    def _perform(self, verb: Any, params: dict[str, Any]) -> Any:
+        return perform(self._access.core, self._access.principal, verb(**params))
+
+
+class SocketLine:
+    """Verbs that a daemon carries out. `patience` is the time for an answer, if it is not the usual one."""
+
+    def __init__(self, path: str, patience: float = 0.0) -> None:
         self._path = path
-        self.agent = agent
-        self.letters: list[dict[str, Any]] = []
+        self._patience = patience
 
-    def register(self, name: str, program: str) -> None:
-        request = {"action": "register_agent", "agentId": self.agent, "program": program}
-        self.ask(request | ({"name": name} if name else {}))
-
-    def waiting(self) -> tuple[list[Entry], int]:
-        check = {"action": "check_inbox", "agentId": self.agent, "unreadOnly": True, "limit": MOST}
-        found, counted = self.ask(check, {"action": "counts", "agentId": self.agent})
-        self.letters = found["messages"]
-        entries = [entry_of_record(record) for record in self.letters]
-        return entries, max(counted.get("total", 0), len(self.letters))
-
-    def mark(self, count: int) -> None:
-        ids = [letter["id"] for letter in self.letters[:count]]
-        requests = [{"action": "read", "agentId": self.agent, "messageId": id} for id in ids]
-        if requests:
-            self.ask(*requests)
-
-    def ask(self, *requests: Mapping[str, Any]) -> list[Any]:
-        """Send requests to the daemon and return its answers; raise what it refuses."""
+    def call(self, verb: Any, **params: Any) -> Any:
+        """Send a request to the daemon and return its answer; raise what it refuses."""
         token = variable(AUTH_TOKEN)
         login = [{"action": "authenticate", "token": token}] if token else []
-        every = [*login, *requests]
+        every = [*login, {"action": declared_by[verb].name, **params}]
         lines = b"".join(encode(request) + b"\n" for request in every)
-        received = exchange(self._path, lines, len(every), self.patience)
+        received = exchange(self._path, lines, len(every), self._patience)
         replies = [msgspec.json.decode(line) for line in received.splitlines()]
         for reply in replies:
             if not reply.get("ok"):
                 raise (Busy if reply.get("retryable") else PostroomError)(_in_a_hook(str(reply.get("error"))))
-        return replies[len(login) :]
+        return replies[-1]
+
+    def check(self, **params: Any) -> list[ShownLetter]:
+        """Return letters. A daemon does not say what it calls the person, so only the default name counts."""
+        return [_letter_in_reply(letter) for letter in self.call(inbox.Check, **params)["letters"]]
 
 
 def _in_a_hook(text: str) -> str:
@@ -173,32 +183,196 @@ def _in_a_hook(text: str) -> str:
     return re.sub(r"show it: the action `authenticate`[^)]*", f"set {AUTH_TOKEN}", text)
 
 
+class VerbSource:
+    """The mail of an agent in a room. `state` is the state folder of the room if it is a chipset's."""
+
+    def __init__(self, agent: str, line: Line, state: str = "") -> None:
+        self._agent = agent
+        self._line = line
+        self._state = state
+        self._letters: list[ShownLetter] = []
+
+    def register(self, name: str, program: str) -> None:
+        self._call(RegisterAgent, program=program, **({"name": name} if name else {}))
+
+    def stay(self) -> None:
+        self._call(agents.RecordHeartbeat, poll_interval=BEAT)
+
+    def waiting(self) -> tuple[list[ShownLetter], int]:
+        """Return letters, those that may need a step first among equals: mere news must not cut them off."""
+        self._letters = self._check(limit=MOST)
+        total = len(self._letters)
+        if total == MOST:
+            total = max(self._call(inbox.Counts)["total"], total)
+        if total > MOST:
+            steps = self._check(limit=MOST, kinds=list(_STEP_KINDS))
+            first = {letter.id for letter in steps}
+            every = {letter.id: letter for letter in (*self._letters, *steps)}.values()
+            self._letters = sorted(every, key=lambda one: (-one.priority, one.id not in first))[:MOST]
+        return self._letters, total
+
+    def seen(self) -> tuple[list[ShownLetter], int]:
+        """Return letters that were read. Unread ones come first, and letters may be long: some will do."""
+        counted = self._call(stats.MailboxStats)
+        if not counted["seen"]:
+            return [], 0
+        enough = min(counted["total_unread"] + MOST_POINTERS, MOST_SEEN)
+        found = self._check(limit=enough, unread_only=False)
+        return [letter for letter in found if letter.was_read], counted["seen"]
+
+    def orders(self, since: float, nonce: str, *, only_new: bool) -> str:
+        has_work = bool(self._state) and may_have_work(self._state, self._agent, since, only_new=only_new)
+        has_nudge = bool(self._state) and may_have_nudge(self._state, self._agent, since, only_new=only_new)
+        if not has_work and not has_nudge:
+            return ""
+        from ..chipset import Chipset, Status  # noqa: PLC0415 - most rooms are not a chipset's
+
+        chipset, item = Chipset(self._state), None
+        if has_work:
+            with suppress(Unreadable):  # the witness reports it
+                hook = chipset.hooks.get(self._agent)
+                item = hook.work_item if hook.status is Status.PENDING else None
+        nudge = chipset.nudges.unhandled(self._agent) if has_nudge else None
+        return orders(
+            self._agent,
+            None if item is None else item.to_dict(),
+            None if nudge is None else nudge.to_dict(),
+            nonce,
+        )
+
+    def asks(self) -> bool:
+        if any(letter.priority >= Priority.HIGH for letter in self._letters):
+            return True
+        ids = {letter.id for letter in self._letters if letter.kind in _STEP_KINDS}
+        steps = self._call(waiting.Waiting, mail=False, limit=None)["waiting"] if ids else []
+        return any(step["letter"] in ids for step in steps)
+
+    def show(self, count: int, host: str, event: str) -> None:
+        if ids := [letter.id for letter in self._letters[:count]]:
+            self._call(alerts.Shown, ids=ids, host=host, where=event)
+
+    def begin_alerts(self, channel: str, left: int) -> None:
+        self._call(alerts.NextAlert, way=channel, unread=left)
+
+    def leave(self) -> None:
+        self._call(agents.Goodbye)
+
+    def _call(self, verb: Any, **params: Any) -> Any:
+        return self._line.call(verb, agent_id=self._agent, **params)
+
+    def _check(self, **params: Any) -> list[ShownLetter]:
+        return self._line.check(agent_id=self._agent, peek=True, **params)
+
+
+# -- mail in a file
+
+
 class FileSource:
-    """The mail in an agent's inbox.jsonl. It cannot register an agent, and shown letters leave the file."""
+    """The mail in an agent's inbox.jsonl. Shown letters leave the file, so nothing is shown again.
+
+    It holds no agents, sends no alerts and has no chipset. Every program that may write it may write any name into
+    it, so all senders are unverified.
+    """
 
     def __init__(self, folder: InboxFolder, agent: str) -> None:
         self._folder = folder
-        self.agent = agent
+        self._agent = agent
         self._lines: list[bytes] = []
-        self._letters: list[bytes] = []
-        self.entries: list[Entry] = []
+        self._readable: list[bytes] = []
+        self._letters: list[ShownLetter] = []
 
-    def register(self, name: str, program: str) -> None:
-        """Do nothing: there is nobody to register with."""
+    def register(self, name: str, program: str) -> None: ...
+    def stay(self) -> None: ...
 
-    def waiting(self) -> tuple[list[Entry], int]:
-        self._lines = self._folder.read(self.agent)
+    def waiting(self) -> tuple[list[ShownLetter], int]:
+        self._lines = self._folder.read(self._agent)
         read = [(line, entry) for line in self._lines if (entry := read_line(line)) is not None]
-        self._letters = [line for line, _ in read]
-        self.entries = [entry for _, entry in read[:MOST]]
-        return self.entries, len(read)
+        self._readable = [line for line, _ in read]
+        self._letters = [letter_in_entry(entry) for _, entry in read[:MOST]]
+        return self._letters, len(read)
 
-    def mark(self, count: int) -> None:
+    def seen(self) -> tuple[list[ShownLetter], int]:
+        return [], 0
+
+    def orders(self, since: float, nonce: str, *, only_new: bool) -> str:  # noqa: ARG002 - no state folder
+        return ""
+
+    def asks(self) -> bool:
+        return any(letter.priority >= Priority.HIGH for letter in self._letters)
+
+    def show(self, count: int, host: str, event: str) -> None:  # noqa: ARG002 - a file does not keep it
         """Remove the letters that were shown, and all lines that are no letters."""
-        self._folder.remove(self.agent, frozenset(self._lines) - frozenset(self._letters[count:]))
+        self._folder.remove(self._agent, frozenset(self._lines) - frozenset(self._readable[count:]))
+
+    def begin_alerts(self, channel: str, left: int) -> None: ...
+    def leave(self) -> None: ...
 
 
-# -- for the sessions of a host
+# -- letters
+
+
+def _letter_of(message: Message, human: str, *, was_read: bool) -> ShownLetter:
+    return ShownLetter(
+        id=message.id,
+        sender=message.sender,
+        origin=message.origin,
+        kind=message.kind,
+        importance=message.priority.name.lower(),
+        subject=message.subject,
+        thread_tag=message.thread_tag or "",
+        sent_at=message.created_at,
+        content=content_of(message.parts),
+        is_persons=message.proven and fold(message.sender) == fold(human),
+        was_read=was_read,
+    )
+
+
+def _letter_in_reply(letter: Mapping[str, Any]) -> ShownLetter:
+    """Return a letter of Postroom's protocol."""
+    sender, proven = letter["sender"], letter["proven"]
+    return ShownLetter(
+        id=letter["id"],
+        sender=sender,
+        origin=f"{sender} ({origin_word(sender, proven=proven)})",
+        kind=letter["kind"],
+        importance=letter["priority"],
+        subject=letter["subject"],
+        thread_tag=letter["thread_tag"] or "",
+        sent_at=_time_in(letter["created_at"]),
+        content=content_of([Part(**part) for part in letter["parts"]]),
+        is_persons=proven and sender == HUMAN,
+        was_read=letter["delivery"]["read_at"] is not None,
+    )
+
+
+def letter_in_entry(entry: Mapping[str, Any]) -> ShownLetter:
+    """Return the letter of a line that any program may have written: each field may be of any type."""
+    texts = {
+        name: str(entry.get(name) or "") for name in ("messageId", "kind", "importance", "subject", "threadTag")
+    }
+    sender = str(entry.get("from"))
+    return ShownLetter(
+        id=texts["messageId"],
+        sender=sender,
+        origin=f"{sender} (unverified)",
+        kind=texts["kind"],
+        importance=texts["importance"],
+        subject=texts["subject"],
+        thread_tag=texts["threadTag"],
+        sent_at=_time_in(entry.get("timestamp")),
+        content=entry.get("content", entry.get("payload")),
+    )
+
+
+def _time_in(value: Any) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None
+    return None if found.tzinfo is None else found
+
+
+# -- the source of a session
 
 
 def daemon_answers(socket: str, *, is_room_named: bool) -> bool:
@@ -212,227 +386,70 @@ def daemon_answers(socket: str, *, is_room_named: bool) -> bool:
     return True
 
 
-def source_of(access: Access, session: Session, *, is_new: bool = False) -> HostRoom | HostSocket | HostFile:
+def room_source(access: Access) -> VerbSource:
+    """Return the mail of the agent that is chosen, in a room that this process opens."""
+    agent = check_agent(access.me, "mailbox")  # before a room is made for a name that cannot be
+    return VerbSource(agent, RoomLine(access), state_of(access.room_address))
+
+
+def source_of(access: Access, session: Session, *, is_new: bool = False) -> MailSource:
     """Return the mail of a session. A new session's room is opened as it was named, and made if need be."""
     access.choose(session.agent)
     if session.socket and (is_new or daemon_answers(session.socket, is_room_named=bool(session.room))):
-        return HostSocket(session.socket, session.agent)
+        return VerbSource(session.agent, SocketLine(session.socket))
     if session.folder:
-        return HostFile(InboxFolder(session.folder), session.agent)
+        return FileSource(InboxFolder(session.folder), session.agent)
     if not is_new:
         access.choose(session.agent, session.room)
-    return HostRoom(access)
+    return room_source(access)
 
 
 def program_of(access: Access, session: Session, name: str) -> str:
     """Return the program that runs the agent of this name; empty where there is no such agent or program."""
+    if not session.socket and not session.room:
+        return ""
+    line: Line = SocketLine(session.socket) if session.socket else RoomLine(access)
     try:
-        if session.socket:
-            (reply,) = SocketSource(session.socket, name).ask({"action": "agent", "name": name})
-            found = reply["agent"]
-        elif session.room:
-            found = plain(access.room.agent(name))
-        else:
-            return ""
+        found = line.call(agents.GetAgent, name=name)["agent"]
     except PostroomError:
         return ""
     is_there = not found["presence"]["left"] and found["presence"]["warmth"] not in {"expired", "gone"}
     return str(found["card"]["program"]) if is_there else ""
 
 
-class HostRoom(RoomSource):
-    """The mail of a session in a room that this process opens itself."""
-
-    def register(self, name: str, program: str) -> None:
-        super().register(name, program)
-        self.access.mailbox.heartbeat(poll_interval=BEAT)
-
-    def begin_alerts(self, channel: str, left: int) -> None:
-        """Alert the session from now on.
-
-        The `left` letters of which it was shown only the number count as alerted, unless more have come since.
-        """
-        box = self.access.mailbox
-        if not box.begin_alerts(channel) and left > 0:
-            box.next_alert(channel, may_alert=lambda: box.counts()["total"] == left)
-
-    def waiting(self) -> tuple[list[Entry], int]:
-        box, (_, total) = self.access.mailbox, super().waiting()
-        if total > MOST:
-            steps = box.check(MOST, peek=True, kinds=_STEP_KINDS)
-            self.letters = _steps_first(self.letters, steps, lambda one: one.id, lambda one: one.priority)
-        return [self._entry(letter.message) for letter in self.letters], total
-
-    def seen(self) -> tuple[list[Entry], int]:
-        box = self.access.mailbox
-        stats = box.stats()
-        found = box.check(_enough(stats.total_unread), unread_only=False, peek=True) if stats.seen else []
-        letters = [letter.message for letter in found if letter.delivery.read_at]
-        return [self._entry(letter) for letter in letters], stats.seen
-
-    def orders(self, since: float, nonce: str, *, only_new: bool) -> str:
-        """Return the orders in a chipset's state folder; other rooms have none."""
-        agent, state = self.access.me, state_of(self.access.room_address)
-        has_work = bool(state) and may_have_work(state, agent, since, only_new=only_new)
-        has_nudge = bool(state) and may_have_nudge(state, agent, since, only_new=only_new)
-        if not has_work and not has_nudge:
-            return ""
-        from ..chipset import Chipset, Status  # noqa: PLC0415 - most rooms are not a chipset's
-
-        chipset, item = Chipset(state, room=self.access.room), None
-        if has_work:
-            with suppress(Unreadable):  # the witness reports it
-                hook = chipset.hooks.get(agent)
-                item = hook.work_item if hook.status is Status.PENDING else None
-        nudge = chipset.nudges.unhandled(agent) if has_nudge else None
-        return orders(
-            agent,
-            None if item is None else item.to_dict(),
-            None if nudge is None else nudge.to_dict(),
-            nonce,
-        )
-
-    def asks(self) -> bool:
-        if any(letter.priority >= Priority.HIGH for letter in self.letters):
-            return True
-        ids = {letter.id for letter in self.letters if letter.kind in _STEP_KINDS}
-        return bool(ids) and any(id in ids for id in self.access.letters_needing_steps())
-
-    def leave(self) -> None:
-        self.access.mailbox.leave()
-
-    def _entry(self, message: Message) -> Entry:
-        """Return a message in the words of the inbox design, with its kind and whether its sender is proven."""
-        is_persons = message.proven and fold(message.sender) == fold(self.access.room.settings.human)
-        more = {"from": message.origin, "kind": message.kind, PERSON: is_persons}
-        return entry_of(message, self.access.mailbox.name) | more
+# -- alerts, for the waiter of a session
 
 
-class HostSocket(SocketSource):
-    """The mail of a session behind a daemon's socket, in Postroom's own protocol.
+class RoomAlerts:
+    """The alerts of a mailbox in a room that this process opens."""
 
-    That has more fields of a letter than agent-inbox's.
-    """
+    def __init__(self, agent: str, core: Core, principal: Principal) -> None:
+        self._agent = agent
+        self._core = core
+        self._principal = principal
 
-    def register(self, name: str, program: str) -> None:
-        super().register(name, program)
-        self.ask({"action": "heartbeat", "agent_id": self.agent, "poll_interval": BEAT})
+    def wait_for_alert(self, way: str, timeout: float, *, may_alert: Callable[[], bool]) -> Rung | None:
+        return self._perform(alerts.WaitForAlert, way=way, timeout=timeout, may_alert=may_alert).rung  # type: ignore[no-any-return]
 
-    def begin_alerts(self, channel: str, left: int) -> None:
-        """Let the daemon alert the session from now on; see HostRoom."""
-        self.ask({"action": "ring", "agent_id": self.agent, "way": channel, "unread": left})
+    def alert_failed(self, way: str, ids: Sequence[str], why: str) -> None:
+        self._perform(alerts.AlertFailed, way=way, ids=list(ids), why=why)
 
-    def waiting(self) -> tuple[list[Entry], int]:
-        check = {"action": "check", "agent_id": self.agent, "limit": MOST, "peek": True}
-        found, counted = self.ask(check, {"action": "counts", "agent_id": self.agent})
-        self.letters, total = found["letters"], max(counted["total"], len(found["letters"]))
-        if total > MOST:
-            (more,) = self.ask(check | {"kinds": _STEP_KINDS})
-            self.letters = _steps_first(
-                self.letters,
-                more["letters"],
-                lambda one: str(one["id"]),
-                lambda one: Priority[one["priority"].upper()],
-            )
-        return [host_entry(letter) for letter in self.letters], total
+    def heartbeat(self) -> None:
+        self._perform(agents.RecordHeartbeat, poll_interval=BEAT)
 
-    def seen(self) -> tuple[list[Entry], int]:
-        (stats,) = self.ask({"action": "stats", "agent_id": self.agent})
-        if not stats["seen"]:
-            return [], 0
-        limit = _enough(stats["total_unread"])
-        check = {"action": "check", "agent_id": self.agent, "limit": limit, "peek": True, "unread_only": False}
-        (found,) = self.ask(check)
-        return [host_entry(letter) for letter in found["letters"] if letter["delivery"]["read_at"]], stats["seen"]
-
-    def orders(self, since: float, nonce: str, *, only_new: bool) -> str:  # noqa: ARG002 - a daemon has mail only
-        return ""
-
-    def asks(self) -> bool:
-        """Decide by each letter alone: the daemon is not asked whose step a task waits for."""
-        return any(letter["priority"] in _PRESSING or _opens(letter) for letter in self.letters)
-
-    def show(self, count: int, host: str, event: str) -> None:
-        if ids := [letter["id"] for letter in self.letters[:count]]:
-            self.ask({"action": "shown", "agent_id": self.agent, "message_ids": ids, "host": host, "where": event})
-
-    def leave(self) -> None:
-        self.ask({"action": "goodbye", "agent_id": self.agent})
+    def _perform(self, verb: Any, **params: Any) -> Any:
+        return perform(self._core, self._principal, verb(agent_id=self._agent, **params))
 
 
-class HostFile(FileSource):
-    """The mail of a session in an inbox.jsonl file. Shown letters leave it, so nothing is shown again."""
-
-    def begin_alerts(self, channel: str, left: int) -> None:
-        """Do nothing: a file sends no alerts."""
-
-    def waiting(self) -> tuple[list[Entry], int]:
-        """Return the entries as unverified: every program that may write the file may write any name into it."""
-        entries, total = super().waiting()
-        return [entry | {"from": f"{entry.get('from')} (unverified)", PERSON: False} for entry in entries], total
-
-    def seen(self) -> tuple[list[Entry], int]:
-        return [], 0
-
-    def orders(self, since: float, nonce: str, *, only_new: bool) -> str:  # noqa: ARG002 - no state folder
-        return ""
-
-    def asks(self) -> bool:
-        return any(entry.get("importance") in _PRESSING for entry in self.entries)
-
-    def show(self, count: int, host: str, event: str) -> None:  # noqa: ARG002 - a file does not keep it
-        self.mark(count)
-
-    def leave(self) -> None:
-        """Do nothing: a file holds no agents."""
-
-
-def _steps_first(
-    letters: Sequence[L], steps: Sequence[L], id: Callable[[L], str], priority: Callable[[L], Priority]
-) -> list[L]:
-    """Merge the first letters with those that may need a step, so that these are not cut off behind mere news."""
-    first = {id(one) for one in steps}
-    every = {id(one): one for one in (*letters, *steps)}.values()
-    return sorted(every, key=lambda one: (-priority(one), id(one) not in first))[:MOST]
-
-
-def _enough(unread: int) -> int:
-    """Return how many letters to read so that some that were shown before are among them.
-
-    Unread letters come first. The number is bounded because letters may be long.
-    """
-    return min(unread + MOST_POINTERS, MOST_SEEN)
-
-
-def _opens(letter: Mapping[str, Any]) -> bool:
-    """Return whether a letter asks for a step: a new task, a question about one, an escalation."""
-    task = letter["task"] or {}
-    is_question = letter["kind"] == TASK_UPDATE and task.get("state") == TaskState.INPUT_REQUIRED
-    return is_question or letter["kind"] in {TASK, ESCALATION}
-
-
-def host_entry(letter: Mapping[str, Any]) -> Entry:
-    """Return a letter of Postroom's protocol in the words of the inbox design.
-
-    A daemon does not say what it calls the person, so only the default name counts as the person's.
-    """
-    return entry_of_plain(letter) | {
-        "kind": letter["kind"],
-        "from": f"{letter['sender']} ({origin_word(letter['sender'], proven=letter['proven'])})",
-        PERSON: letter["proven"] and letter["sender"] == HUMAN,
-    }
-
-
-# -- for the waiter of a session
-
-
-class SocketAlerts(SocketSource):
+class SocketAlerts:
     """The alerts of a mailbox behind a daemon's socket: the daemon waits and decides, and the waiter alerts.
 
     A daemon that is away comes back; until then there is nothing to alert for.
     """
 
-    patience = LOOK_EVERY + SPARE
+    def __init__(self, agent: str, path: str) -> None:
+        self._agent = agent
+        self._line = SocketLine(path, LOOK_EVERY + SPARE)
 
     def wait_for_alert(self, way: str, timeout: float, *, may_alert: Callable[[], bool]) -> Rung | None:
         """Return the next alert as soon as it is due; None when the time is up. `may_alert` is called before."""
@@ -452,23 +469,24 @@ class SocketAlerts(SocketSource):
 
     def alert_failed(self, way: str, ids: Sequence[str], why: str) -> None:
         with suppress(OSError):  # the mail waits in any case
-            about = {"way": way, "message_ids": list(ids), "why": why}
-            self.ask({"action": "ring_failed", "agent_id": self.agent, **about})
+            self._call(alerts.AlertFailed, way=way, ids=list(ids), why=why)
 
-    def heartbeat(self, *, poll_interval: float) -> None:
+    def heartbeat(self) -> None:
         with suppress(OSError, PostroomError):  # the daemon is away, or the agent is not registered
-            self.ask({"action": "heartbeat", "agent_id": self.agent, "poll_interval": poll_interval})
+            self._call(agents.RecordHeartbeat, poll_interval=BEAT)
 
     def _next_look(self, way: str, seconds: float) -> float:
         """Return in how many seconds an alert may be due. The daemon waits up to `seconds` before it answers."""
-        request = {"action": "ring", "agent_id": self.agent, "way": way, "peek": True, "timeout": seconds}
-        (reply,) = self.ask(request)
+        reply = self._call(alerts.NextAlert, way=way, peek=True, timeout=seconds)
         return LOOK_EVERY if reply["look_again"] is None else min(reply["look_again"], LOOK_EVERY)
 
     def _take_alert(self, way: str) -> Rung | None:
         """Return the alert that is due; None where another waiter was quicker."""
-        (reply,) = self.ask({"action": "ring", "agent_id": self.agent, "way": way, "timeout": 0})
+        reply = self._call(alerts.NextAlert, way=way, timeout=0)
         if reply["rung"] is None:
             return None
         letters = [one | {"priority": Priority[one["priority"].upper()]} for one in reply["rung"]["letters"]]
         return convert(reply["rung"] | {"letters": letters}, Rung)
+
+    def _call(self, verb: Any, **params: Any) -> Any:
+        return self._line.call(verb, agent_id=self._agent, **params)

@@ -25,7 +25,7 @@ from . import sessions
 from .sessions import BEAT, BUSY, find, is_alive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..model.alert import Rung
     from .sessions import Session
@@ -92,14 +92,15 @@ class Over(Exception):
 
 
 class AlertSource(Protocol):
-    """The part of a mailbox that a waiter needs."""
+    """The alerts of one mailbox."""
 
     def wait_for_alert(self, way: str, timeout: float, *, may_alert: Callable[[], bool]) -> Rung | None: ...
-    def heartbeat(self, *, poll_interval: float) -> object: ...
+    def alert_failed(self, way: str, ids: Sequence[str], why: str) -> None: ...
+    def heartbeat(self) -> None: ...
 
 
 def wait(
-    mailbox: AlertSource,
+    alerts: AlertSource,
     session: Session,
     seconds: float,
     ring: Callable[[Rung], bool],
@@ -118,7 +119,7 @@ def wait(
     with suppress(Over):
         while (left := end - time.monotonic()) > 0:
             try:
-                rung = mailbox.wait_for_alert(session.host, min(left, BEAT), may_alert=may_alert)
+                rung = alerts.wait_for_alert(session.host, min(left, BEAT), may_alert=may_alert)
             except Busy:  # the mail stays unread; try again later
                 rung = None
                 time.sleep(min(left, AGAIN))
@@ -126,7 +127,7 @@ def wait(
                 return
             _current(session)
             with suppress(Missing, Busy):  # Missing: the agent is not registered
-                mailbox.heartbeat(poll_interval=BEAT)
+                alerts.heartbeat()
 
 
 def _current(session: Session) -> Session:
