@@ -163,7 +163,7 @@ def run(kind: Kind, steps: History, channels: tuple[str, ...] = CHANNELS[:1]) ->
 
 @pytest.mark.parametrize("kind", CORE, ids=lambda kind: kind.name)
 def test_the_rules_hold_in_a_room_whatever_happens(kind: Kind) -> None:
-    @settings(max_examples=EXAMPLES if kind.name == "memory" else EXAMPLES // 3)
+    @settings(max_examples=EXAMPLES)
     @given(HISTORIES)
     def played(steps: History) -> None:
         run(kind, steps)
@@ -173,7 +173,7 @@ def test_the_rules_hold_in_a_room_whatever_happens(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", CORE, ids=lambda kind: kind.name)
 def test_the_rules_hold_in_a_room_with_several_channels(kind: Kind) -> None:
-    @settings(max_examples=EXAMPLES if kind.name == "memory" else EXAMPLES // 3)
+    @settings(max_examples=EXAMPLES)
     @given(SEVERAL)
     def played(steps: History) -> None:
         run(kind, steps, CHANNELS)
