@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 VERSION = 1  # of the protocol
 SOFTWARE = "postroom"  # the software name by which a server is recognized as a post room
 LINK_NAME = "map link"  # the principal of the agents of a linked server in the directory
-MESSAGE, EVENT = "map/message", "map/event"  # notifications
+MESSAGE = "map/message"  # a notification
 PING = "map/ping"  # sent to a participant; any answer will do, even that there is no such method
 SUBSCRIBE_ACK, MESSAGE_ACK = "map/subscribe.ack", "map/message.ack"
 CONNECT, AUTHENTICATE, REFRESH, DISCONNECT = (
@@ -701,7 +701,7 @@ def scope_record(scope: ScopeCard, members: Sequence[str]) -> dict[str, Any]:
 
 # Errors, in the codes of MAP's SDK: `{code, message, data: {category, retryable, details}}`
 
-AUTH_REQUIRED, AUTH_FAILED, AUTH_EXPIRED, DENIED, NO_METHOD, BAD_CREDENTIALS = 1000, 1001, 1002, 1003, 1005, 1006
+AUTH_REQUIRED, DENIED, NO_METHOD, BAD_CREDENTIALS = 1000, 1003, 1005, 1006
 NO_ADDRESS, NO_AGENT, NO_SCOPE, NOT_DELIVERED = 2000, 2001, 2002, 2003
 EXISTS, BAD_STATE, TERMINATED = 3000, 3001, 3003
 EXHAUSTED, TOO_FAST, OVER_QUOTA = 4000, 4001, 4002

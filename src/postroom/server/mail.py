@@ -33,7 +33,7 @@ from ..formats.mail import (
 from ..formats.map import map_message
 from ..model.message import is_typed, payload_to_parts
 from ..model.thread import TURN, letter_of_turn
-from .requests import ForeignVerb
+from .requests import ForeignVerb, time_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -79,7 +79,7 @@ def turns_wanted(params: Mapping[str, Any]) -> TurnFilter:
         after=_turn_id(after, "after_turn_id"),
         before=_turn_id(words.get("before_turn_id"), "before_turn_id"),
         since=_since(words),
-        until=read_time(words.get("before_timestamp"), "before_timestamp"),
+        until=time_of(words.get("before_timestamp"), "before_timestamp"),
     )
 
 
@@ -103,7 +103,7 @@ def list_filter(params: Mapping[str, Any]) -> dict[str, Any]:
         if name in words:
             words[name] = as_list(words[name], name)
     for name in ("created_after", "created_before"):
-        words[name] = read_time(words.get(name), name)
+        words[name] = time_of(words.get(name), name)
     return words
 
 
@@ -120,22 +120,6 @@ def passes_filter(view: View, words: Mapping[str, Any]) -> bool:
     )
 
 
-def read_time(value: Any, field: str) -> datetime | None:
-    """Return the time of a value: milliseconds since 1970, or ISO 8601."""
-    if value is None or isinstance(value, datetime):
-        return value
-    try:
-        if isinstance(value, str):
-            time = datetime.fromisoformat(value)
-            return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return datetime.fromtimestamp(value / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        pass
-    hint = f"milliseconds since 1970, such as {milliseconds(datetime(2030, 1, 1, tzinfo=UTC))}"
-    raise Invalid("is not a time", field=field, hint=hint)
-
-
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)  # nothing was written before
 
 
@@ -143,10 +127,10 @@ def _since(words: Mapping[str, Any]) -> datetime | None:
     """Return the time after which turns are wanted. `after_timestamp` excludes that time; `from_timestamp`
     includes it, because two turns may share it and none must be missed.
     """
-    start = read_time(words.get("from_timestamp"), "from_timestamp")
+    start = time_of(words.get("from_timestamp"), "from_timestamp")
     if start is not None:
         return max(start, _EARLIEST) - timedelta(milliseconds=1)
-    return read_time(words.get("after_timestamp"), "after_timestamp")
+    return time_of(words.get("after_timestamp"), "after_timestamp")
 
 
 def _text(words: Mapping[str, Any], name: str) -> str | None:

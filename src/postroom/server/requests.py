@@ -48,15 +48,20 @@ class ForeignVerb(Verb, kw_only=True):
         return checked_mailbox(core, name)
 
 
-def time_of(value: datetime | float | None, field: str) -> datetime | None:
-    """Return a time that is given as such, or in milliseconds since 1970."""
+def time_of(value: Any, field: str) -> datetime | None:
+    """Return the time of a value: milliseconds since 1970, or ISO 8601, in UTC where it says no time zone."""
     if value is None or isinstance(value, datetime):
         return value
     try:
-        return datetime.fromtimestamp(value / 1000, UTC)
+        if isinstance(value, str):
+            time = datetime.fromisoformat(value)
+            return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return datetime.fromtimestamp(value / 1000, UTC)
     except (ValueError, OverflowError, OSError):
-        hint = "milliseconds since 1970, or a time such as 2026-01-31T12:00:00Z"
-        raise Invalid(f"{value!r} is not a time", field=field, hint=hint) from None
+        pass
+    hint = "milliseconds since 1970, or a time such as 2026-01-31T12:00:00Z"
+    raise Invalid(f"{str(value)[:100]!a} is not a time", field=field, hint=hint)
 
 
 def answer(core: Core, principal: Principal, request: Verb) -> Any:
