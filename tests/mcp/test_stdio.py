@@ -193,6 +193,10 @@ def test_a_running_daemon_is_asked_over_its_socket(env: dict[str, str], tmp_path
             assert "over the socket" == letter["content"]["text"]
             error = await refused(bob, "ack", messageIds="nothing")
             assert "UnknownMessage" == error["name"]
+            asking = asyncio.create_task(ask(ann, "send_message", to="bob", body="Shall I?", timeout=20))
+            request = (await ask(bob, "wait_for_mail", timeout=20))["message"]
+            await ask(bob, "send_message", body="Yes.", inReplyTo=request["id"])
+            assert "Yes." == (await asking)["answer"]["content"]["text"]
 
     with Daemon(tmp_path) as daemon:
         run(story(str(daemon.socket)))
