@@ -110,8 +110,10 @@ def lines(item: ast.FunctionDef | ast.AsyncFunctionDef, *, is_async: bool) -> It
 
 def class_body(sync: str) -> list[ast.stmt]:
     """Return the body of a sync class; of an overloaded method only the overloads."""
-    tree = ast.parse((PACKAGE / f"{FACES[sync]}.py").read_text(encoding="utf-8"))
+    tree = ast.parse((PACKAGE / f"{FACES.get(sync, sync.lower())}.py").read_text(encoding="utf-8"))
     (found,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == sync]
+    if "Reader" in map(ast.unparse, found.bases):
+        found.body += class_body("Reader")
     overloaded = {
         item.name
         for item in found.body
@@ -139,8 +141,9 @@ def imports(body: str) -> Iterator[str]:
     yield "import os"
     homes: dict[str, set[str]] = {"typing": {"ParamSpec", "TypeVar"}, ".watcher": {"SharedWatcher"}}
     homes["collections.abc"] = {"AsyncGenerator", "Awaitable"} & used
-    for sync, module in FACES.items():
-        homes.setdefault(f".{module}", set()).add(sync)
+    for sync, module in {**FACES, "": "reader"}.items():
+        if sync:
+            homes.setdefault(f".{module}", set()).add(sync)
         for node in ast.walk(ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom):
                 home = "." * node.level + (node.module or "")

@@ -21,26 +21,24 @@ from .core.verb import perform, request
 from .errors import Invalid, NoAnswer
 from .letter import Batch, Letter, Shift, Work
 from .model.names import HUMAN, check_agent, meant
+from .reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
     from typing import TypeVar, Unpack
 
-    from .core.board import BoardView
     from .core.compose import Draft
     from .core.messages import Receipt
     from .core.verb import Runs
-    from .core.waiting import Entry
     from .core.work import Settled
     from .keywords import Fields, Filters, RequestFields, Wanted, When
     from .model.agent import Agent
-    from .model.alert import DeadAlertRow, Later, Rung
+    from .model.alert import Later, Rung
     from .model.message import Handoff, Message
     from .model.query import Found, Tally
     from .model.record import Cursor
-    from .model.report import Trace
     from .model.task import Escalation
-    from .model.thread import Conversation, Thread, Turn
+    from .model.thread import Conversation
     from .room import Room
     from .task import Task
 
@@ -65,7 +63,7 @@ def _with_may_ring(method: Callable[..., T]) -> Callable[..., T]:
     return call
 
 
-class Mailbox:
+class Mailbox(Reader):
     """One agent's mailbox in a room. Cheap to make; making one writes nothing."""
 
     def __init__(self, room: Room, name: str) -> None:
@@ -181,12 +179,6 @@ class Mailbox:
 
         return self._perform(stats.MailboxStats)
 
-    def trace(self, id: str) -> Trace:
-        """Return the history of a letter that was sent or received here, with every delivery and its outcome."""
-        from .core import stats
-
-        return self._perform(stats.GetTrace, id=id)
-
     def wait(
         self,
         timeout: float = 30.0,
@@ -201,16 +193,6 @@ class Mailbox:
         the answer to a letter: `wait(thread=receipt.thread)`.
         """
         return self.room.wait([self.name], timeout, since=since, peek=peek, **wanted)
-
-    def search(self, query: str, *, limit: int = 20, ranked: bool = False) -> list[Message]:
-        """Find letters that were sent or received here by their text: the newest first, or, ranked, the best.
-
-        The query holds words, "a phrase", from: to: tag: kind: thread: before: after:, and - before a word or
-        phrase that must not occur.
-        """
-        from .core import search
-
-        return self._perform(search.Search, query=query, limit=limit, ranked=ranked).letters
 
     def digest(self, *, budget: int = 4000, most: int = 5, longest: int = 500) -> str:
         """Return the unread mail as text for a prompt, within a budget of characters. Marks nothing as read."""
@@ -459,43 +441,13 @@ class Mailbox:
         more = compose.letter_fields(fields)
         return self._perform(escalation.Escalate, body=body, reason=reason, ladder=ladder, **more)
 
-    def escalations(self, *, open_only: bool = True, limit: int | None = None) -> list[Escalation]:
-        """Return the escalations by this mailbox or to it, the oldest first."""
-        from .core import escalation
-
-        return self._perform(escalation.ListEscalations, open_only=open_only, limit=limit).escalations
-
     def resolve(self, id: str) -> Escalation:
         """Close an escalation without an answer; it climbs no further."""
         from .core import escalation
 
         return self._perform(escalation.Resolve, id=id).escalation
 
-    def waiting(self, *, limit: int | None = None, opened: bool = False, mail: bool = True) -> list[Entry]:
-        """Return what waits for this agent, urgent things first; `opened` adds letters that were read."""
-        from .core import waiting
-
-        return self._perform(waiting.Waiting, limit=limit, opened=opened, mail=mail).waiting
-
-    def board(self, limit: int = 20) -> BoardView:
-        """Return who waits for this agent or is waited for by it, and what is stuck at its mailbox."""
-        from .core import board
-
-        return self._perform(board.Board, limit=limit)
-
     # -- threads
-
-    def thread(self, id: str) -> list[Message]:
-        """Return the letters of a thread that were sent or received here, the oldest first."""
-        from .core import threads
-
-        return self._perform(threads.GetThread, thread=id).letters
-
-    def tagged(self, tag: str, scope: str | None = None) -> list[Message]:
-        """Return the letters with a thread tag that were sent or received here."""
-        from .core import threads
-
-        return self._perform(threads.GetTagged, tag=tag, scope=scope).letters
 
     def reply_chain(self, id: str) -> list[Message]:
         """Return the letters from the root of a thread down to this one."""
@@ -503,29 +455,11 @@ class Mailbox:
 
         return self._perform(threads.GetReplyChain, id=id).letters
 
-    def threads(self, limit: int = 50) -> list[Thread]:
-        """Return threads with replies, the most recently active first."""
-        from .core import threads
-
-        return self._perform(threads.ListThreads, limit=limit).threads
-
-    def conversations(self, *, scope: str | None = None, limit: int = 50) -> list[Conversation]:
-        """Return conversations, the most recently active first."""
-        from .core import threads
-
-        return self._perform(threads.ListConversations, scope=scope, limit=limit).conversations
-
     def conversation(self, id: str) -> Conversation:
         """Return a conversation's participants and counts."""
         from .core import threads
 
         return self._perform(threads.GetConversation, conversation=id).conversation
-
-    def turns(self, conversation: str) -> list[Turn]:
-        """Return the turns of a conversation, in their order."""
-        from .core import threads
-
-        return self._perform(threads.ListTurns, conversation=conversation).turns
 
     # -- directory
 
@@ -659,18 +593,6 @@ class Mailbox:
 
         return self._perform(alerts.AlertFailed, way=way, ids=ids, why=why).given_up
 
-    def dead_alerts(self, limit: int | None = None) -> list[DeadAlertRow]:
-        """Return alerts that were given up, for letters that are still unread."""
-        from .core import alerts
-
-        return self._perform(alerts.DeadAlerts, limit=limit).alerts
-
-    def retry_alerts(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
-        """Try given-up alerts again, and return how many."""
-        from .core import alerts
-
-        return self._perform(alerts.RetryAlerts, way=way, ids=ids).retried
-
     def mark_shown(self, ids: str | Sequence[str], host: str, where: str = "", *, read: bool = True) -> int:
         """Record that these letters were shown to a model or a person, and return how many of them are here.
 
@@ -683,10 +605,12 @@ class Mailbox:
     # -- deprecated names
 
     begin_rings, ring_done, ring_failed = begin_alerts, alert_done, alert_failed
-    dead_rings, retry_rings = dead_alerts, retry_alerts
     try_ring, wait_to_ring = _with_may_ring(next_alert), _with_may_ring(wait_for_alert)
 
     # -- shared steps
+
+    def _ask(self, verb: Callable[..., Runs[T]], **params: Any) -> T:
+        return self._perform(verb, **params)
 
     def _perform(self, verb: Callable[..., Runs[T]], **params: Any) -> T:
         return perform(self.core, self.principal, request(verb, {"agent_id": self.name, **params}))

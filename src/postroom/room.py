@@ -25,6 +25,7 @@ from .errors import Invalid
 from .letter import Letter
 from .mailbox import Mailbox
 from .model.names import AT, check_agent
+from .reader import Reader
 from .settings import default_room, load_settings, misspelt
 from .store.address import open_store
 
@@ -36,19 +37,14 @@ if TYPE_CHECKING:
 
     from .clock import Clock, Ids
     from .core.authorize import Principal
-    from .core.board import BoardView
     from .core.portable import Imported
     from .core.retention import Sweep
     from .core.verb import Runs
-    from .core.waiting import Entry
     from .keywords import TemplateFields, Wanted
     from .model.agent import Agent
-    from .model.alert import DeadAlertRow
     from .model.message import Message, Template
     from .model.record import Change, Cursor
-    from .model.report import BackupReport, Diagnosis, Flow, Progress, Stats, Trace
-    from .model.task import Escalation
-    from .model.thread import Conversation, Thread, Turn
+    from .model.report import BackupReport, Diagnosis, Flow, Progress, Stats
     from .settings import Settings
     from .store.protocol import Store
     from .task import Task
@@ -96,7 +92,7 @@ def room_of(core: Core, principal: Principal) -> Room:
     return room
 
 
-class Room:
+class Room(Reader):
     """A post room. Any number of threads may use one; processes each open their own."""
 
     def __init__(
@@ -217,47 +213,11 @@ class Room:
 
     # -- the operator's view
 
-    def thread(self, id: str) -> list[Message]:
-        """Return all letters of a thread, the oldest first."""
-        from .core import threads
-
-        return self._perform_in_room(threads.GetThread, thread=id).letters
-
-    def tagged(self, tag: str, scope: str | None = None) -> list[Message]:
-        """Return all letters with a thread tag, the oldest first."""
-        from .core import threads
-
-        return self._perform_in_room(threads.GetTagged, tag=tag, scope=scope).letters
-
-    def search(self, query: str, *, limit: int = 20, ranked: bool = False) -> list[Message]:
-        """Find letters of all mailboxes by their text. See `Mailbox.search`."""
-        from .core import search
-
-        return self._perform_in_room(search.Search, query=query, limit=limit, ranked=ranked).letters
-
-    def threads(self, limit: int = 50) -> list[Thread]:
-        """Return threads with replies, the most recently active first."""
-        from .core import threads
-
-        return self._perform_in_room(threads.ListThreads, limit=limit).threads
-
-    def conversations(self, *, scope: str | None = None, limit: int = 50) -> list[Conversation]:
-        """Return conversations, the most recently active first."""
-        from .core import threads
-
-        return self._perform_in_room(threads.ListConversations, scope=scope, limit=limit).conversations
-
-    def turns(self, conversation: str) -> list[Turn]:
-        """Return the turns of a conversation, in their order."""
-        from .core import threads
-
-        return self._perform_in_room(threads.ListTurns, conversation=conversation).turns
-
     def dead(self, limit: int | None = None) -> list[Letter]:
         """Return the dead letters of all mailboxes, the oldest first; `delivery.reason` says why."""
         from .core import work
 
-        found = self._perform_in_room(work.Dead, limit=limit).letters
+        found = self._ask(work.Dead, limit=limit).letters
         return [
             Letter(self.mailbox(f.message.sender if AT in f.delivery.mailbox else f.delivery.mailbox), f)
             for f in found
@@ -268,26 +228,8 @@ class Room:
         from .core import tasks
         from .task import Task
 
-        found = self._perform_in_room(tasks.ListTasks, states=states, limit=limit).tasks
+        found = self._ask(tasks.ListTasks, states=states, limit=limit).tasks
         return [Task(self.mailbox(one.standing.giver), one.standing, session=one.session) for one in found]
-
-    def escalations(self, *, open_only: bool = True, limit: int | None = None) -> list[Escalation]:
-        """Return escalated questions, the oldest first; `waits_for` names the agent that must answer."""
-        from .core import escalation
-
-        return self._perform_in_room(escalation.ListEscalations, open_only=open_only, limit=limit).escalations
-
-    def waiting(self, *, limit: int | None = None, opened: bool = False, mail: bool = True) -> list[Entry]:
-        """Return what waits in all mailboxes, urgent things first; `mailbox` says for whom each waits."""
-        from .core import waiting
-
-        return self._perform_in_room(waiting.Waiting, limit=limit, opened=opened, mail=mail).waiting
-
-    def board(self, limit: int = 20) -> BoardView:
-        """Return who waits for whom in the room, and what is stuck; at most so many entries of each list."""
-        from .core import board
-
-        return self._perform_in_room(board.Board, limit=limit)
 
     def cursor(self) -> Cursor:
         """Return the current position. Keep it (`str(cursor)`) to ask later for the changes since."""
@@ -296,7 +238,7 @@ class Room:
     def _perform(self, verb: Callable[..., Runs[T]], **params: Any) -> T:
         return perform(self.core, self.principal, request(verb, params))
 
-    def _perform_in_room(self, verb: Callable[..., Runs[T]], **params: Any) -> T:
+    def _ask(self, verb: Callable[..., Runs[T]], **params: Any) -> T:
         """Perform a verb on the whole room, not on the mailbox of an agent for whom this room acts."""
         authorize(self.principal, "room")
         return self._perform(verb, **params)
@@ -355,26 +297,6 @@ class Room:
         from .core import stats
 
         return self._perform(stats.GetFlow, last=last)
-
-    def trace(self, id: str) -> Trace:
-        """Return the history of one letter, with every delivery and its outcome."""
-        from .core import stats
-
-        return self._perform_in_room(stats.GetTrace, id=id)
-
-    def dead_alerts(self, limit: int | None = None) -> list[DeadAlertRow]:
-        """Return alerts that were given up, for letters that are still unread, at all mailboxes."""
-        from .core import alerts
-
-        return self._perform_in_room(alerts.DeadAlerts, limit=limit).alerts
-
-    def retry_alerts(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
-        """Try given-up alerts again, and return how many."""
-        from .core import alerts
-
-        return self._perform_in_room(alerts.RetryAlerts, way=way, ids=ids).retried
-
-    dead_rings, retry_rings = dead_alerts, retry_alerts  # deprecated names
 
     def doctor(self, *, repair: bool = False, full: bool = False, progress: Progress | None = None) -> Diagnosis:
         """Check this room's health, with a real write and read; `repair` mends what is safe to mend."""

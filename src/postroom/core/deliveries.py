@@ -184,9 +184,15 @@ def bounce(core: Core, message: Message, delivery: Delivery, now: datetime) -> l
     reason = delivery.reason or "no reason given"
     tries = "1 try" if delivery.attempts == 1 else f"{delivery.attempts} tries"
     words = f"Your letter to {delivery.mailbox} is dead after {tries}: {reason}"
-    facts = {"message_id": message.id, "mailbox": delivery.mailbox, "reason": reason}
+    return [_bounce_notice(core, message, delivery.mailbox, reason, words, now)]
+
+
+def _bounce_notice(
+    core: Core, message: Message, mailbox: str, reason: str, words: str, now: datetime, **fields: Any
+) -> Post:
+    facts = {"message_id": message.id, "mailbox": mailbox, "reason": reason}
     subject = f"Undeliverable: {message.subject or message.id}"
-    return [notice(core, BOUNCE, message.sender, subject, words, facts, now, **thread_fields(message))]
+    return notice(core, BOUNCE, message.sender, subject, words, facts, now, **fields, **thread_fields(message))
 
 
 def bounce_remote(core: Core, message: Message, to: str, reason: str) -> None:
@@ -203,12 +209,7 @@ def bounce_remote(core: Core, message: Message, to: str, reason: str) -> None:
         if core.store.sent(POSTMASTER, key):
             return []
         words = f"Your letter to {to} was not taken: {reason}"
-        facts = {"message_id": message.id, "mailbox": to, "reason": reason}
-        subject = f"Undeliverable: {message.subject or message.id}"
-        now = core.now().wall
-        return [
-            notice(core, BOUNCE, message.sender, subject, words, facts, now, key=key, **thread_fields(message))
-        ]
+        return [_bounce_notice(core, message, to, reason, words, core.now().wall, key=key)]
 
     core.store.commit(plan)
 

@@ -40,11 +40,14 @@ from .validation import check_count
 from .verb import MailboxVerb, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import TypeVar
 
     from .authorize import Principal
     from .conversations import View
     from .core import Core
+
+    T = TypeVar("T")
 
 
 class MailboxThreads(Struct):
@@ -126,11 +129,8 @@ class ListThreads(MailboxVerb, kw_only=True):
 
     def run(self, core: Core, _principal: Principal) -> MailboxThreads:
         ids = core.store.threads(self.mailbox, check_count(self.limit, "limit"))
-        if not ids and self.mailbox is not None:
-            check_spelling(core, self.mailbox)
-        # Folded from the letters this mailbox may see: counts must not reveal others (G8).
-        seen = (_visible(core, self.mailbox, LetterQuery(thread=id, party=self.mailbox)) for id in ids)
-        return MailboxThreads([fold_thread(letters) for letters in seen if letters])
+        queries = [LetterQuery(thread=id, party=self.mailbox) for id in ids]
+        return MailboxThreads(_folded(core, self.mailbox, queries, fold_thread))
 
 
 @verb("conversations", MailboxConversations, action="threads", everyone=True, slow=True, writes=False)
@@ -142,10 +142,8 @@ class ListConversations(MailboxVerb, kw_only=True):
 
     def run(self, core: Core, _principal: Principal) -> MailboxConversations:
         ids = core.store.conversations(self.mailbox, _scope(self.scope), check_count(self.limit, "limit"))
-        if not ids and self.mailbox is not None:
-            check_spelling(core, self.mailbox)
-        seen = (_visible(core, self.mailbox, LetterQuery(conversation=id, party=self.mailbox)) for id in ids)
-        return MailboxConversations([fold_conversation(letters) for letters in seen if letters])
+        queries = [LetterQuery(conversation=id, party=self.mailbox) for id in ids]
+        return MailboxConversations(_folded(core, self.mailbox, queries, fold_conversation))
 
 
 class AboutConversation(MailboxVerb, kw_only=True):
@@ -186,6 +184,16 @@ def _visible(core: Core, mailbox: str | None, query: LetterQuery) -> list[Messag
     if not letters and mailbox is not None:
         check_spelling(core, mailbox)
     return [seen_by(core, letter.message, mailbox) for letter in letters]
+
+
+def _folded(
+    core: Core, mailbox: str | None, queries: list[LetterQuery], fold: Callable[[list[Message]], T]
+) -> list[T]:
+    """Fold the letters of each query, as far as this mailbox may see them: counts must not reveal others (G8)."""
+    if not queries and mailbox is not None:
+        check_spelling(core, mailbox)
+    seen = (_visible(core, mailbox, query) for query in queries)
+    return [fold(letters) for letters in seen if letters]
 
 
 # Turns of a view: filter, page, summarise; presence of the participants.
