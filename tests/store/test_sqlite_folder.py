@@ -12,8 +12,8 @@ import pytest
 
 from postroom.errors import StoreFailing
 from postroom.store.sqlite.connection import FolderStamp
-from postroom.store.sqlite.ground import FileAt
 from postroom.store.sqlite.store import SqliteStore
+from postroom.store.sqlite.wal import Log
 from tests.letters import send
 from tests.store.helpers import opened
 
@@ -27,16 +27,16 @@ def settle(folder: Path, when: int = LONG_AGO) -> None:
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[FileAt]:
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[Log]:
     """Every look at the log's path."""
-    seen: list[FileAt] = []
-    inode = FileAt.inode
+    seen: list[Log] = []
+    check = Log.check
 
-    def look(at: FileAt) -> int:
-        seen.append(at)
-        return inode(at)
+    def look(log: Log) -> bool:
+        seen.append(log)
+        return check(log)
 
-    monkeypatch.setattr(FileAt, "inode", look)
+    monkeypatch.setattr(Log, "check", look)
     return seen
 
 
@@ -49,7 +49,7 @@ def trusting(store: SqliteStore) -> SqliteStore:
     return store
 
 
-def test_while_the_folder_is_still_its_files_are_not_asked_for(tmp_path: Path, looks: list[FileAt]) -> None:
+def test_while_the_folder_is_still_its_files_are_not_asked_for(tmp_path: Path, looks: list[Log]) -> None:
     with opened(tmp_path / "room.db") as store:
         trusting(store)
         del looks[:]

@@ -217,17 +217,6 @@ def test_a_system_that_does_not_tell_its_file_systems_is_trusted(
     assert ground.file_system(tmp_path) == ""
 
 
-def test_a_file_is_known_by_its_inode_on_every_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    inode = (tmp_path / "file").stat().st_ino
-
-    assert ground.FileAt(tmp_path / "file").inode() == inode
-    with pytest.raises(OSError, match="cannot be reached"):
-        ground.FileAt(tmp_path / "nothing").inode()
-    monkeypatch.setattr(ground, "_statx", lambda: None)
-    assert ground.FileAt(tmp_path / "file").inode() == inode
-
-
 def test_the_kind_of_file_system_is_known(tmp_path: Path) -> None:
     assert ground.file_system(Path("/proc")) == "proc"
     assert ground.file_system(tmp_path) not in ground.NETWORK

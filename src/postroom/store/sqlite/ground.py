@@ -11,75 +11,13 @@ import os
 import stat
 import sys
 from contextlib import suppress
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...errors import BadStore, StoreFailing
 
 if TYPE_CHECKING:
     from ...errors import PostroomError
 
-
-# -- which file
-#
-# Not by `os.stat`: it asks for times too, and since Linux 6.13 a file whose times were asked for gets an exact
-# time at its next write, which costs a journal entry and makes the next sync a third slower (measured).
-
-_AT_FDCWD = -100
-_AT_EMPTY_PATH = 0x1000
-_STATX_INO = 0x100
-_INO_AT = 32  # position of the inode in struct statx
-
-
-class FileAt:
-    """A path whose present inode can be asked for again and again."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        import ctypes  # noqa: PLC0415 - most commits see an unchanged folder and need no inode
-
-        self._path = path
-        answer = ctypes.create_string_buffer(256)
-        self._question = (_AT_FDCWD, os.fsencode(path), 0, _STATX_INO, answer)
-        self._inode = ctypes.c_uint64.from_buffer(answer, _INO_AT)
-
-    def inode(self) -> int:
-        statx = _statx()
-        if statx is None:
-            return os.stat(self._path).st_ino
-        if statx(*self._question) != 0:
-            raise _unreachable(str(self._path))
-        return self._inode.value
-
-
-def inode_of(descriptor: int) -> int:
-    """Return the inode of an open file."""
-    import ctypes  # noqa: PLC0415 - most commits see an unchanged folder and need no inode
-
-    statx = _statx()
-    if statx is None:
-        return os.fstat(descriptor).st_ino
-    answer = ctypes.create_string_buffer(256)
-    if statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_INO, answer) != 0:
-        raise _unreachable()
-    return ctypes.c_uint64.from_buffer(answer, _INO_AT).value
-
-
-@cache
-def _statx() -> Any:
-    """Return the C function; None where there is none. Elsewhere than on Linux `os.stat` has no such cost."""
-    import ctypes  # noqa: PLC0415 - most commits see an unchanged folder and need no inode
-
-    return getattr(ctypes.CDLL(None, use_errno=True), "statx", None)
-
-
-def _unreachable(path: str = "") -> OSError:
-    import ctypes  # noqa: PLC0415 - loaded already
-
-    number = ctypes.get_errno()
-    return OSError(number, "cannot be reached", path) if path else OSError(number, "cannot be reached")
-
-
-# -- owner, modes, file system
 
 NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs", "lustre"}

@@ -19,7 +19,7 @@ from ...model.message import DEFAULT_SCOPE, Priority
 from ...model.names import AT, fold
 from ...model.query import Query, Settled, Tally, Traffic
 from ...model.thread import general_conversation, general_scope
-from .rows import DELIVERY, FRESH, RANK, SALVAGE, STATE_NUMBER, micros, priority_of, time_of
+from .rows import DELIVERY, RANK, SALVAGE, STATE_NUMBER, micros, priority_of, time_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +34,6 @@ Statement = tuple[str, list[Any]]
 
 # CROSS JOIN keeps the order: deliveries first, by one of their small indexes.
 _FROM = "FROM deliveries d CROSS JOIN letters l ON l.number = d.number CROSS JOIN mailboxes m ON m.id = d.mailbox"
-_FRESH_AT = f"SELECT {FRESH}, l.sum, l.body FROM deliveries d CROSS JOIN letters l ON l.number = d.number"
 _LETTERS_AT = f"SELECT {DELIVERY}, l.sum, l.body {_FROM}"
 # Yields nothing, by one index, where no delivery in the whole room came so late.
 _IF_LATE = "FROM (SELECT 1 FROM deliveries WHERE arrived > ? LIMIT 1) CROSS JOIN"
@@ -56,7 +55,6 @@ _OFFERS = (
     " d.expires_at>?3)AND(d.due_at IS NULL OR d.due_at<=?3 OR d.due_at>?6 AND d.attempts>0)"
     "ORDER BY d.rank,d.number LIMIT ?5"
 )
-_UNREAD = (State.UNREAD,)
 SHOWN = f"NOT (d.state = 4 AND d.seen = 0 AND coalesce(d.reason, '') = '{UNSENT}')"
 _RECEIVED = (
     "EXISTS (SELECT 1 FROM deliveries d WHERE d.number = l.number"
@@ -74,21 +72,6 @@ def find(query: Query) -> Statement:
     where, values = _conditions(query)
     limit, more = _limit(query.limit)
     return f"{_LETTERS_AT}{where} ORDER BY {_ORDER[query.order]}{limit}", values + more
-
-
-def find_fresh(query: Query) -> Statement | None:
-    """Like `find`, but with fewer columns, for the unread letters of one mailbox; None for any other query.
-
-    All of them come in the order of the index, which is by priority: to sort them by age is quicker afterwards,
-    without their bodies.
-    """
-    if query.mailbox is None or not query.unread_only or query.states != _UNREAD or query.after is not None:
-        return None
-    # With a limit SQLite must sort, or the wrong letters would be cut off.
-    if query.limit is None and query.order == "age":
-        query = replace(query, order="inbox")
-    sql, values = find(query)
-    return sql.replace(_LETTERS_AT, _FRESH_AT, 1), values
 
 
 def bare(request: Statement) -> Statement:

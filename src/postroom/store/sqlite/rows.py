@@ -44,12 +44,6 @@ DELIVERY = (
     " d.dead_at, d.due_at, d.archived_at, d.expires_at, d.lease_token, d.lease_holder, d.lease_until,"
     " d.lease_boot, d.reason, d.history, d.arrived"
 )
-# The columns of unread mail. The last is NULL unless more has happened to the delivery; see `found_fresh`.
-FRESH = (
-    "d.number, d.kind, d.state, d.rank, d.revision, d.attempts, d.delivered_at, d.expires_at, coalesce(d.read_at,"
-    " d.acked_at, d.dead_at, d.due_at, d.archived_at, d.lease_token, d.lease_holder, d.lease_until, d.lease_boot,"
-    " d.reason, d.history, d.arrived)"
-)
 _MORE_AT = 8  # in a row of `DELIVERY`: from here on a new delivery has NULLs
 _SUM_AT = 21  # here the delivery ends, and the letter's checksum follows
 NOTHING_MORE: Row = (None,) * (_SUM_AT - _MORE_AT)
@@ -64,32 +58,14 @@ UNLIKELY = (
 _decode_history = msgspec.json.Decoder(tuple[Attempt, ...]).decode
 
 
-_last: tuple[datetime, int] = (_EPOCH, 0)  # one commit or query converts the same moment several times
-
-
 def micros(time: datetime) -> int:
     """Return exact microseconds since 1970; floats would round, and dividing by a timedelta is slow."""
-    global _last  # noqa: PLW0603 - one moment and its number, replaced together
-    last, number = _last
-    if time is last:
-        return number
     since = time - _EPOCH
-    number = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-    _last = (time, number)
-    return number
-
-
-_latest: tuple[int, datetime] = (0, _EPOCH)  # letters that were sent together have the same time
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def time_of(microseconds: int) -> datetime:
-    global _latest  # noqa: PLW0603 - as above
-    number, time = _latest
-    if number == microseconds:
-        return time
-    time = _EPOCH + timedelta(microseconds=microseconds)
-    _latest = (microseconds, time)
-    return time
+    return _EPOCH + timedelta(microseconds=microseconds)
 
 
 RANK = {priority: Priority.URGENT - priority for priority in Priority}  # arithmetic on enums is slow
@@ -143,15 +119,9 @@ CHANGED: dict[str, tuple[tuple[str, ...], Callable[[Delivery], Row]]] = {
 
 
 def _ack_times(delivery: Delivery) -> Row:
-    """Return when it was read, acknowledged, due and archived; three of them are mostly the same time."""
-    read, acked, due, archived = delivery.read_at, delivery.acked_at, delivery.due_at, delivery.archived_at
-    now = acked and micros(acked)
-    return (
-        now if read is acked else read and micros(read),
-        now,
-        due and micros(due),
-        now if archived is acked else archived and micros(archived),
-    )
+    """Return when it was read, acknowledged, due and archived."""
+    times = (delivery.read_at, delivery.acked_at, delivery.due_at, delivery.archived_at)
+    return tuple([time and micros(time) for time in times])
 
 
 def _lease(lease: Lease | None) -> Row:
@@ -165,34 +135,6 @@ def found(row: Row) -> Found:
         return Found(message, delivery(message, row))
     except UNLIKELY as broken:
         raise Unreadable(f"a stored delivery cannot be read: {broken}") from None
-
-
-class NotFresh(Exception):
-    """A delivery has fields that the columns of `FRESH` do not hold."""
-
-
-def found_fresh(mailbox: str, row: Row) -> Found:
-    """Decode `FRESH` columns and a letter's checksum and body: half the columns take half the time."""
-    number, kind, state, rank, revision, attempts, delivered, expires, more, sum, body = row
-    if more is not None:
-        raise NotFresh
-    message = sound(sum, body)
-    try:
-        delivery = Delivery(
-            message_id=message.id,
-            mailbox=mailbox,
-            number=number,
-            kind=KINDS[kind],
-            state=STATES[state],
-            priority=PRIORITIES[rank],
-            revision=revision,
-            attempts=attempts,
-            delivered_at=delivered and time_of(delivered),
-            expires_at=expires and time_of(expires),
-        )
-    except UNLIKELY as broken:
-        raise Unreadable(f"a stored delivery cannot be read: {broken}") from None
-    return Found(message, delivery)
 
 
 def found_among(letters: Mapping[int, Message], row: Row) -> Found | None:

@@ -32,7 +32,7 @@ from ...model.record import FORGOTTEN
 from ...model.search import BREAK, Marks, has_controls, search_text, texts, words
 from ..protocol import Letter
 from . import rows
-from .ground import FileAt, create
+from .ground import create
 from .lock import WriterLock
 from .queries import SHOWN
 
@@ -158,7 +158,6 @@ class Index:
         self._room = room
         self._path = f"{path}.search"
         self._lock_path = f"{self._path}.lock"
-        self._at = FileAt(self._path)
         self._inode = -1
         self._database: apsw.Connection | None = None
         self._lock: WriterLock | None = None
@@ -232,10 +231,10 @@ class Index:
 
     def _open(self, wait: float) -> apsw.Connection:
         """Open the present index under its lock, so that no process deletes it meanwhile."""
-        if self._database is not None and self._at.inode() == self._inode:
+        if self._database is not None and os.stat(self._path).st_ino == self._inode:
             return self._database
         self._disconnect()
-        self._at.inode()  # raises where there is none: a reader makes no index
+        os.stat(self._path)  # raises where there is none: a reader makes no index
         lock = WriterLock(self._lock_path, wait)
         try:
             with lock:
@@ -244,7 +243,7 @@ class Index:
             lock.close()
 
     def _enter(self) -> apsw.Connection:
-        inode = self._at.inode()
+        inode = os.stat(self._path).st_ino
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
         database = apsw.Connection(self._path, flags=flags)
         database.set_busy_timeout(int(PATIENCE * 1000))
@@ -260,7 +259,7 @@ class Index:
         """Return the index, rebuilt if it is missing or cannot be trusted; call it under the lock."""
         try:
             database = self._database
-            if database is None or self._at.inode() != self._inode:
+            if database is None or os.stat(self._path).st_ino != self._inode:
                 self._disconnect()
                 database = self._enter()
             self._complete_upto(database)

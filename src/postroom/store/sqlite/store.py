@@ -10,9 +10,7 @@ from __future__ import annotations
 import os
 from _thread import _local
 from _weakrefset import WeakSet  # `weakref` is slow to import
-from contextlib import suppress
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
@@ -224,23 +222,20 @@ class SqliteStore:
         if batch is not None:
             batch.add(conn, signals, must_sync=done.must_sync)
         else:
-            self._make_safe(conn, signals, must_sync=done.must_sync)
+            # Sync, then notify: no process may learn of a letter that a power cut could still take back.
+            try:
+                if done.must_sync or conn.on_commit:
+                    make_safe(conn, must_sync=done.must_sync)
+                if signals:
+                    self._notifier.notify(signals)
+            finally:
+                if signals:
+                    self._notifier.close_signals(signals)
         if posted and self._index_schedule.is_due(posted[-1].number, len(posted)):
             from .search import index_some  # noqa: PLC0415 - rarely due
 
             index_some(conn.index, self._query)
         return posted
-
-    def _make_safe(self, conn: Connection, signals: list[Any], *, must_sync: bool) -> None:
-        """Sync, then notify: no process may learn of a letter that a power cut could still take back."""
-        try:
-            if must_sync or conn.on_commit:
-                make_safe(conn, must_sync=must_sync)
-            if signals:
-                self._notifier.notify(signals)
-        finally:
-            if signals:
-                self._notifier.close_signals(signals)
 
     def batch(self) -> AbstractContextManager[None]:
         return Batch(self._local, self._notifier)
@@ -263,12 +258,6 @@ class SqliteStore:
     def find(self, query: Query) -> list[Found]:
         if query.order == "priority" and query.mailbox is not None and query.limit is not None:
             return self._with_seen(self._fetch(rows.found_apart, queries.find_apart(query)[0]), query)
-        # The common case, an inbox of unread mail, reads fewer columns. `NotFresh`: some letter needs them all.
-        fresh = queries.find_fresh(query)
-        if fresh is not None:
-            with suppress(rows.NotFresh):
-                found = self._fetch(partial(rows.found_fresh, query.mailbox or ""), fresh)
-                return sorted(found, key=attrgetter("delivery.number")) if query.order == "age" else found
         request = [queries.find(query)]
         if query.after is not None:
             request.append(queries.find_late(query))

@@ -19,13 +19,11 @@ from typing import TYPE_CHECKING
 import apsw
 
 from ...errors import Damaged, StoreFailing
-from . import ground
 from .ground import sync_file, sync_path
 from .rows import SALVAGE
 
 if TYPE_CHECKING:
     from .connection import NameCache
-    from .ground import FileAt
     from .lock import WriterLock
     from .note import Note
 
@@ -104,7 +102,6 @@ class Log:
         self._database = database
         self._name_cache = names
         self._path = f"{path}-wal"
-        self._at: FileAt | None = None  # opened at the second commit
         self._reserve = Reserve(path)
         self._covered = -1  # the size of log that the reserve was made for
         self._descriptor = -1
@@ -113,7 +110,6 @@ class Log:
         self._index_size = 0
         self._has_name = False  # was the folder synced, so that the file's name survives a power cut?
         self._frame = 0  # bytes of one frame; read when first needed
-        self._inode = -1
         self._next_checkpoint = CHECKPOINT_PAGES
         self._calm = range(0)  # numbers of pages at which `maintain` has nothing to do
         self.pages = 0
@@ -129,10 +125,7 @@ class Log:
         """
         if self._descriptor < 0:
             return False
-        at = self._at or self._look()
-        if self._inode < 0:
-            self._inode = ground.inode_of(self._descriptor)
-        if at.inode() != self._inode:
+        if not os.path.samestat(os.stat(self._path), os.fstat(self._descriptor)):
             raise StoreFailing(f"{self._path} was replaced by another file", hint=REPLACED)
         return True
 
@@ -281,12 +274,7 @@ class Log:
         self._close_log()
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         self._calm = range(0)
-        self._inode = -1  # read when there is something to compare it with
         self._has_name = False
-
-    def _look(self) -> FileAt:
-        self._at = ground.FileAt(self._path)
-        return self._at
 
     def _fill(self, size: int, lock: WriterLock) -> None:
         ahead = min(STEP, LARGEST - size)

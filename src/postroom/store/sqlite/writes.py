@@ -27,7 +27,7 @@ from ...model.names import AT, fold, system_of
 from ...model.record import CARD, FORGOTTEN, GUARD, ROUTE, SPENT, spent_key
 from ..protocol import Forget, Introduce, Move, Post, Posted, Put, check_space
 from .connection import NEXT_NUMBER
-from .rows import CHANGED, COLUMNS, NOTHING_MORE, STATE_NUMBER, delivery_row, letter_row, micros
+from .rows import CHANGED, COLUMNS, STATE_NUMBER, delivery_row, letter_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -171,53 +171,6 @@ def quarantine(database: apsw.Connection, number: int) -> None:
     database.execute(INSERT_CHANGE, (change, "forgot", None, id))
 
 
-# -- many letters of one mailbox that are read at once
-
-SOME = 50  # letters that one statement marks as read
-# Bound values and no subquery: so SQLite needs no list of its own of the rows that it is going to change.
-_READ_SOME = f"""
-UPDATE deliveries SET seen = 1, revision = ?, read_at = ?
-WHERE mailbox = ? AND revision = ? AND number IN ({", ".join("?" * SOME)})"""
-_ALL_MOVED = """
-INSERT INTO changes (number, what, letter, mailbox, state)
-SELECT ?1 + j.key, 'moved', j.value, ?2, ?3 FROM json_each(?4) j"""
-
-
-def are_alike(moves: Sequence[Move]) -> bool:
-    """Return whether these moves mark letters of one mailbox, at the same revision, as read at the same time."""
-    was, now = moves[0].before, moves[0].after
-    alike, at = (was.mailbox, was.revision, now.revision, now.state), now.read_at
-    for move in moves:
-        before, after = move.before, move.after
-        if (before.mailbox, before.revision, after.revision, after.state) != alike or after.read_at is not at:
-            return False
-    return at is not None
-
-
-def mark_as_read(execute: Callable[..., Any], moves: Sequence[Move], mailbox: int) -> list[int]:
-    """Mark the letters as read and return their numbers.
-
-    SQLite's count of changes is the number that were still at their revision.
-    """
-    was, now = moves[0].before, moves[0].after
-    values = (now.revision, now.read_at and micros(now.read_at), mailbox, was.revision)
-    numbers = [move.before.number for move in moves]
-    for start in range(0, len(numbers), SOME):
-        some = numbers[start : start + SOME]
-        # Filled up with the last number: SQLite then compiles one statement, and a repeated number changes no
-        # more rows.
-        some += some[-1:] * (SOME - len(some))
-        execute(_READ_SOME, (*values, *some))
-    return numbers
-
-
-def insert_changes(
-    execute: Callable[..., Any], moves: Sequence[Move], numbers: Sequence[int], mailbox: int, first: int
-) -> None:
-    """Record one change for each move; `first` is the number of the first change."""
-    execute(_ALL_MOVED, (first, mailbox, STATE_NUMBER[moves[0].after.state], encode(numbers)))
-
-
 # -- the transaction
 
 # All that must be known before a letter is accepted, in one query. The last two: has any mailbox here a guard, and
@@ -239,11 +192,6 @@ SELECT l.number, l.sum, l.body FROM letters l JOIN mailboxes m ON m.id = l.sende
 WHERE l.id = ?3 AND l.key IS NULL AND m.name = ?2"""
 INSERT_LETTER = f"INSERT INTO letters VALUES ({', '.join('?' * 13)})"
 INSERT_DELIVERY = f"INSERT INTO deliveries VALUES ({', '.join('?' * len(COLUMNS))})"
-# Most letters leave the same columns empty, and so do most deliveries at first. Statements that do not bind these
-# NULLs save 2 % of a send.
-_NONE_OF_7 = (None,) * 7
-_PLAIN_LETTER = f"INSERT INTO letters VALUES({'?,' * 4}{'NULL,' * 7}?,?)"
-_FRESH_DELIVERY = f"INSERT INTO deliveries VALUES({'?,' * 9}{','.join(['NULL'] * len(NOTHING_MORE))})"
 # Deliveries like the first one. Its values are bound, not read: SQLite copies a table that one statement both
 # reads and writes.
 COPY_DELIVERY = f"""
@@ -360,18 +308,10 @@ class WriteTransaction:
             self._check_space(post, sender, names, places)
         # The number is the order of acceptance (G7): taken under the lock, so no clock decides it.
         number = self._number
-        row = letter_row(message, number, sender, post.encoded or encode(message))
-        if row[4:11] == _NONE_OF_7:
-            self._execute(_PLAIN_LETTER, row[:4] + row[11:])
-        else:
-            self._execute(INSERT_LETTER, row)
+        self._execute(INSERT_LETTER, letter_row(message, number, sender, post.encoded or encode(message)))
         self._number = number + 1
         for delivery, place in zip(deliveries, places):  # noqa: B905 - `strict` costs more than it tells
-            row = delivery_row(delivery, number, place)
-            if row[9:] == NOTHING_MORE:
-                self._execute(_FRESH_DELIVERY, row[:9])
-            else:
-                self._execute(INSERT_DELIVERY, row)
+            self._execute(INSERT_DELIVERY, delivery_row(delivery, number, place))
         if post.copies:
             _, _, *like_first = delivery_row(deliveries[0], number, 0)
             further = sorted(places[len(deliveries) :])  # in the order of the tables: fewer pages are split
@@ -425,9 +365,6 @@ class WriteTransaction:
         """Apply moves of one action, all at once."""
         action = moves[0].action
         update, values = UPDATE.get(action) or UPDATE_ALL
-        if action == "read" and len(moves) > 1 and are_alike(moves):
-            self._read_together(moves)
-            return
         if action == REDIRECTED:
             for move in moves:
                 self._redirect(move)
@@ -468,17 +405,6 @@ class WriteTransaction:
             self._raise_conflict([step])
         self.insert_delivery(move.after, before.number, mailbox)
         self._execute(INSERT_MOVED, (change, before.number, mailbox, STATE_NUMBER[move.after.state]))
-
-    def _read_together(self, moves: Sequence[Move]) -> None:
-        mailbox, _ = self.mailbox(moves[0].before.mailbox, "mailbox", known=True)
-        first = self._take_numbers(len(moves))
-        changed = self._database.total_changes()
-        numbers = mark_as_read(self._execute, moves, mailbox)
-        if self._database.total_changes() != changed + len(moves):
-            self._raise_conflict([(number, mailbox, 0) for number in numbers])
-        insert_changes(self._execute, moves, numbers, mailbox, first)
-        place = place_of(moves[0].before.mailbox, mailbox)
-        self._execute_many(COUNT_ONE, [(place, move.before.number, -1) for move in moves if move.before.waits])
 
     def _raise_conflict(self, steps: Sequence[Row]) -> NoReturn:
         """Raise the error for deliveries of which one has changed or is gone."""
