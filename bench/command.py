@@ -11,8 +11,9 @@ from pathlib import Path
 from .measure import Effort, Line, micros, ratio, take_turns, typical
 
 PROGRAM = Path(sys.executable).parent / "postroom"  # as pip installs it
-CHECK = ["check", "--as", "reader"]
-SEND = ["send", "reader-of-none", "--as", "writer", "--body", "x"]
+CHECK = ["check", "--as", "writer"]  # a mailbox that the room knows, and that has no mail
+MISSPELT = ["check", "--as", "writter"]  # a name that nobody has, and that is like another: a note says so
+SEND = ["send", "reader", "--as", "writer", "--body", "x"]
 
 
 def measure(effort: Effort, folder: Path) -> Iterator[Line]:
@@ -26,7 +27,9 @@ def measure(effort: Effort, folder: Path) -> Iterator[Line]:
     }
 
     def run(command: list[str]) -> None:
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment | own)
+        subprocess.run(
+            command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment | own
+        )
 
     run([str(PROGRAM), *SEND])  # makes the room, and the bytecode of everything imported
     run([str(PROGRAM), *CHECK])
@@ -34,6 +37,7 @@ def measure(effort: Effort, folder: Path) -> Iterator[Line]:
         "nothing": [sys.executable, "-c", "pass"],
         "version": [str(PROGRAM), "--version"],
         "check": [str(PROGRAM), *CHECK],
+        "misspelt": [str(PROGRAM), *MISSPELT],
         "send": [str(PROGRAM), *SEND],
     }
     acts = {name: (lambda command=command: run(command), 3) for name, command in programs.items()}
@@ -41,6 +45,7 @@ def measure(effort: Effort, folder: Path) -> Iterator[Line]:
     wanted = {
         "version": ("postroom --version", None),
         "check": ("postroom check, nothing unread", 2.5),
+        "misspelt": ("postroom check by a name that looks misspelt", None),
         "send": ("postroom send", 5.5),
     }
     for name, (what, goal) in wanted.items():

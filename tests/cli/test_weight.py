@@ -170,3 +170,21 @@ def test_a_send_loads_only_what_it_uses(room: Shell) -> None:
         found & {"ctypes", "ipaddress", "pathlib", "shlex", "subprocess", "tempfile", "urllib.parse", "weakref"}
         == set()
     )
+
+
+def test_a_name_that_nobody_has_is_quick_too_unless_it_is_like_another(room: Shell) -> None:
+    assert loaded(room, "check", "--as", "xyz") & HEAVY == set()  # as long as `bob`, and not like it
+    assert "did you mean 'bob'?" in room.run("check", "--as", "bop").err
+
+
+def test_the_version_is_printed_without_the_library(room: Shell) -> None:
+    assert loaded(room, "-V") & HEAVY == set()
+    assert room.run("-V") == room.run("version")
+
+
+def test_a_letter_is_sent_without_the_verbs_of_other_nouns(room: Shell) -> None:
+    found = loaded(room, "send", "bob", "hello", "--as", "ann")
+    unneeded = {
+        f"postroom.core.{name}" for name in ("agents", "conversations", "tasks", "threads", "tokens", "work")
+    }
+    assert found & (unneeded | {"postroom.model.webhook"}) == set()

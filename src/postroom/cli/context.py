@@ -24,6 +24,7 @@ from ..store.address import absolute, file_of, is_there, place_of
 from .answer import Answer, screen_of
 from .errors import Abandoned, CannotCreate, Misconfigured, NoInput, Usage
 from .parse import meant
+from .quick import could_be
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -167,30 +168,13 @@ def note_passed_by(call: Call, passed_by: Sequence[tuple[str, str]]) -> None:
 
 def note_unknown(call: Call, name: str, others: Sequence[str]) -> None:
     """Print a similar name, where no agent has this one."""
-    close = [other for other in others if _could_be(name.lower(), other.lower())]
+    close = [other for other in others if could_be(name.lower(), other.lower())]
     if not close:
         return
     from difflib import get_close_matches  # noqa: PLC0415 - only for mistakes
 
     for similar in get_close_matches(name, close, 1):
         note(call, f"nobody here is called {name!r}; did you mean {similar!r}?")
-
-
-def _could_be(word: str, other: str) -> bool:
-    """Return whether at most two letters differ. Names that differ in digits alone are different agents."""
-    if _without_digits(word) == _without_digits(other):
-        return False
-    left, wrong = list(other), 0
-    for letter in word:
-        if letter in left:
-            left.remove(letter)
-        else:
-            wrong += 1
-    return max(wrong, len(left)) <= (1 if len(word) < 4 else 2)
-
-
-def _without_digits(word: str) -> str:
-    return "".join(letter for letter in word if not letter.isdigit())
 
 
 # -- the program and the room, named so that they mean the same in every folder

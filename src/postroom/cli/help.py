@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from textwrap import fill, wrap
 from typing import TYPE_CHECKING
 
-from .. import __version__
 from .answer import Answer, screen_of
 from .command import EVERYWHERE, Option, command, command_of, command_of_verb
 from .errors import MEANINGS, Usage
+from .quick import version, version_text
 from .table import COMMANDS, EVERYDAY, GROUPS, below, resolve
 
 if TYPE_CHECKING:
@@ -243,11 +242,8 @@ def run_help(call: Call) -> Answer:
     json="version python sqlite",
 )
 def run_version(call: Call) -> Answer:
-    import apsw  # noqa: PLC0415 - rare
-
-    known = {"version": __version__, "python": sys.version.split()[0], "sqlite": apsw.sqlite_lib_version()}
-    text = f"postroom {known['version']} (Python {known['python']}, SQLite {known['sqlite']})\n"
-    return Answer(call.name, known, lambda _screen, _data: text)
+    known = version()
+    return Answer(call.name, known, lambda _screen, _data: version_text(known))
 
 
 def _all() -> list[Command]:

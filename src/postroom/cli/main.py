@@ -53,6 +53,12 @@ def _run(words: list[str]) -> int:
     from ..environment import Uninterrupted  # noqa: PLC0415 - from here on Ctrl-C is caught
 
     look = None
+    if words in (["-V"], ["--version"]):
+        from .quick import version, version_text  # noqa: PLC0415 - rare
+
+        sys.stdout.write(version_text(version()))
+        sys.stdout.flush()
+        return 0
     if words and words[0] in QUICK_FLAGS:
         from .quick import quick_look, understood  # noqa: PLC0415 - only these commands have a quick answer
 

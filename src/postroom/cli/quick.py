@@ -6,6 +6,9 @@ rest of the program. Where it is not certain, or a word is unusual, there is no 
 
 from __future__ import annotations
 
+import sys
+
+from .. import __version__
 from ..constants import NO_DIGEST, NO_MAIL
 from ..environment import variable
 from ..hosts.quick import DIALECTS, Look, chosen_room_has_nothing, is_plain_name, look
@@ -61,6 +64,35 @@ def quick_look(command: str, values: dict[str, object]) -> Look:
     passed_by: list[tuple[str, str]] = []
     others: list[str] = []
     is_empty = bool(wanted) and chosen_room_has_nothing(values, me, passed_by, others)
-    if not is_empty or passed_by or others:  # the command notes a room that is passed by, or a name misspelt
+    # The command notes a room that is passed by, and a name that was probably meant.
+    if not is_empty or passed_by or any(could_be(me.lower(), other.lower()) for other in others):
         return Look(None)
     return Look(wanted.replace("{0}", me))
+
+
+def could_be(word: str, other: str) -> bool:
+    """Return whether at most two letters differ. Names that differ in digits alone are different agents."""
+    if _without_digits(word) == _without_digits(other):
+        return False
+    left, wrong = list(other), 0
+    for letter in word:
+        if letter in left:
+            left.remove(letter)
+        else:
+            wrong += 1
+    return max(wrong, len(left)) <= (1 if len(word) < 4 else 2)
+
+
+def _without_digits(word: str) -> str:
+    return "".join(letter for letter in word if not letter.isdigit())
+
+
+def version() -> dict[str, str]:
+    """Return the versions of this program and of what it runs on."""
+    import apsw  # noqa: PLC0415 - rare
+
+    return {"version": __version__, "python": sys.version.split()[0], "sqlite": apsw.sqlite_lib_version()}
+
+
+def version_text(known: dict[str, str]) -> str:
+    return f"postroom {known['version']} (Python {known['python']}, SQLite {known['sqlite']})\n"

@@ -186,20 +186,14 @@ _PRIORITY: tuple[dict[str, Any], dict[str, Any]] = {"priority": PriorityName}, {
 def _of_model() -> dict[type, Form]:
     from datetime import datetime  # noqa: PLC0415
 
-    from ..model import webhook  # noqa: PLC0415
-    from ..model.alert import Alert, AlertLetter, Rung, Sight  # noqa: PLC0415
-    from ..model.delivery import Attempt, Delivery  # noqa: PLC0415
+    from ..model.delivery import Delivery  # noqa: PLC0415
     from ..model.message import TaskNote, Template  # noqa: PLC0415
     from ..model.peer import SECRETS, Peer  # noqa: PLC0415
     from ..model.query import Tally  # noqa: PLC0415
-    from ..model.report import Diagnosis, Finding, Rate, Stats, Stop, Trace  # noqa: PLC0415
     from ..model.task import Escalation  # noqa: PLC0415
 
-    priority = _PRIORITY
-    forwarded = {"forwarded": Forwarding | None}, {"forwarded": _forwarded}
     return {
         Agent: Form({"card": ShownCard}, {"card": ShownCard}),
-        AlertLetter: Form(*priority),
         ClaimedLetter: Form(
             {"delivery": Delivery, "token": str | None, "lease_seconds": float},
             {"delivery": lambda one: one.found.delivery, "token": lambda one: one.found.delivery.lease.token},
@@ -207,32 +201,46 @@ def _of_model() -> dict[type, Form]:
             source=lambda one: shown_letter(one.found),
         ),
         Delivery: Form(
-            {"holder": str | None, **forwarded[0]},
-            {"holder": lambda one: one.lease.holder if one.lease else None, **forwarded[1]},
+            {"holder": str | None, "forwarded": Forwarding | None},
+            {"holder": lambda one: one.lease.holder if one.lease else None, "forwarded": _forwarded},
             # The token proves who holds the letter (G5): a reader of the listing could settle it.
             without={"lease", "priority", "message_id"},
         ),
-        Diagnosis: Form(
-            {"healthy": bool, "worst": str, "findings": list[Finding]},
-            {"healthy": lambda found: found.is_healthy, "worst": lambda found: str(found.worst)},
-            without={"findings"},
-        ),
-        Escalation: Form({"waits_for": str | None, **priority[0]}, priority[1]),
-        Finding: Form({"level": str}, {"level": lambda found: str(found.level)}),
+        Escalation: Form({"waits_for": str | None, **_PRIORITY[0]}, _PRIORITY[1]),
         Found: Form({"delivery": Delivery}, of=Message, source=shown_letter, name="Letter"),
-        Message: Form({"task": TaskNote | None, "text": str, "thread": str, **priority[0]}, priority[1]),
+        Message: Form({"task": TaskNote | None, "text": str, "thread": str, **_PRIORITY[0]}, _PRIORITY[1]),
         Peer: Form(
             {"shows_token": bool, "knows_token": bool},
             {"shows_token": lambda peer: bool(peer.token), "knows_token": lambda peer: bool(peer.proof)},
             without=SECRETS,
         ),
-        Rung: Form({"letters": list[AlertLetter]}),
         ShownCard: Form(
             {"registered_at": datetime | None},
             {"registered_at": lambda one: one.agent.card.registered_at if one.agent.registered else None},
             of=Card,
             source=lambda one: one.agent.card,
         ),
+        Tally: Form({"unread": Unread, "total_unread": int, "backlog": int}, {"unread": _unread}),
+        Template: Form({"places": list[str], **_PRIORITY[0]}, _PRIORITY[1]),
+    }
+
+
+@cache
+def _of_reports() -> dict[type, Form]:
+    from ..model.alert import Alert, AlertLetter, Rung, Sight  # noqa: PLC0415
+    from ..model.delivery import Attempt  # noqa: PLC0415
+    from ..model.query import Tally  # noqa: PLC0415
+    from ..model.report import Diagnosis, Finding, Rate, Stats, Stop, Trace  # noqa: PLC0415
+
+    return {
+        AlertLetter: Form(*_PRIORITY),
+        Diagnosis: Form(
+            {"healthy": bool, "worst": str, "findings": list[Finding]},
+            {"healthy": lambda found: found.is_healthy, "worst": lambda found: str(found.worst)},
+            without={"findings"},
+        ),
+        Finding: Form({"level": str}, {"level": lambda found: str(found.level)}),
+        Rung: Form({"letters": list[AlertLetter]}),
         Stats: Form(
             {"states": dict[str, int], "unread": Unread, "mailboxes": list[Tally], "rates": list[Rate]},
             {
@@ -241,10 +249,14 @@ def _of_model() -> dict[type, Form]:
             },
         ),
         Stop: Form(
-            {"history": list[Attempt], "rings": list[Alert], "sights": list[Sight], **forwarded[0]}, forwarded[1]
+            {
+                "history": list[Attempt],
+                "rings": list[Alert],
+                "sights": list[Sight],
+                "forwarded": Forwarding | None,
+            },
+            {"forwarded": _forwarded},
         ),
-        Tally: Form({"unread": Unread, "total_unread": int, "backlog": int}, {"unread": _unread}),
-        Template: Form({"places": list[str], **priority[0]}, priority[1]),
         Trace: Form(
             {
                 "letter": Message,
@@ -257,6 +269,14 @@ def _of_model() -> dict[type, Form]:
             {"letter": lambda trace: trace.message},
             alone=True,
         ),
+    }
+
+
+@cache
+def _of_webhooks() -> dict[type, Form]:
+    from ..model import webhook  # noqa: PLC0415
+
+    return {
         webhook.Webhook: Form(
             {"min_priority": PriorityName},
             {"min_priority": lambda one: one.min_priority.name.lower()},
@@ -337,10 +357,9 @@ def _of_tokens() -> dict[type, Form]:
 def _of_waiting() -> dict[type, Form]:
     from ..core.waiting import Entry  # noqa: PLC0415
 
-    priority = _PRIORITY
     return {
         Entry: Form(
-            {"from": str, **priority[0]}, {"from": lambda one: one.sender, **priority[1]}, without={"sender"}
+            {"from": str, **_PRIORITY[0]}, {"from": lambda one: one.sender, **_PRIORITY[1]}, without={"sender"}
         ),
     }
 
@@ -366,11 +385,14 @@ _BY_MODULE = {
     "postroom.core.tokens": _of_tokens,
     "postroom.core.waiting": _of_waiting,
     "postroom.core.work": _of_work,
+    "postroom.model.alert": _of_reports,
+    "postroom.model.report": _of_reports,
+    "postroom.model.webhook": _of_webhooks,
 }
 
 
 def _form_of(kind: Any) -> Form | None:
-    """Return the form of a type. No module of core is loaded for it: a command that sends needs few of them."""
+    """Return the form of a type. Few modules are loaded for it: a command that sends needs few of them."""
     return _BY_MODULE.get(kind.__module__, _of_model)().get(kind)
 
 
