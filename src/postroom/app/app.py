@@ -40,7 +40,7 @@ from ..model.codec import encode
 from ..room import open as open_room
 from ..server.broker import Broker
 from ..server.callers import PrincipalCalls
-from ..server.executor import Executor
+from ..server.executor import Executor, stay_on_one_processor
 from ..server.tls import fingerprint_of_pem
 from ..server.unix_socket import UnixServer
 from ..store.address import place_of
@@ -306,6 +306,7 @@ SWITCH_SECONDS = 0.0005
 async def serve(options: Options, on_ready: Callable[[dict[str, Any]], None]) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP. `on_ready` is called once with the addresses of all parts."""
     sys.setswitchinterval(SWITCH_SECONDS)
+    stay_on_one_processor()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in _stop_signals():
