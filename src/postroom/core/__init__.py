@@ -31,6 +31,7 @@ limits, clock, ids): it asks policy, then commits. Nothing here knows sockets, t
     outbox          mail for other systems
     arrivals        mail from other systems
     peers           other systems: the allow list, proof of identity, mounted folders
+    invitations     the one string by which another system joins
     transfer        copy from one room into another
     portable        export and import as JSON lines; backups
     retention       what the janitor does: leases, expiry, archive, retention

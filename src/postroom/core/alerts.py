@@ -689,8 +689,8 @@ def _rate(name: str, audited: Sequence[AuditedDelivery]) -> Rate:
         rung=len(alerted),
         shown=len(shown),
         acknowledged=sum(_acked_at(delivery) is not None for _, delivery in audited),
-        median_to_shown=_median(_until(at, (sight.at for sight in audit.sights)) for audit, at in alerted),
-        median_to_acknowledged=_median(_until(at, (_acked_at(delivery),)) for delivery, at in shown),
+        median_to_shown=median(_until(at, (sight.at for sight in audit.sights)) for audit, at in alerted),
+        median_to_acknowledged=median(_until(at, (_acked_at(delivery),)) for delivery, at in shown),
     )
 
 
@@ -708,7 +708,7 @@ def _until(start: datetime, times: Iterable[datetime | None]) -> float | None:
     return next(((at - start).total_seconds() for at in times if at is not None and at >= start), None)
 
 
-def _median(spans: Iterable[float | None]) -> float | None:
+def median(spans: Iterable[float | None]) -> float | None:
     """Return the median; of an even number of spans, the greater of the two in the middle."""
     found = sorted(span for span in spans if span is not None)
     return found[len(found) // 2] if found else None

@@ -112,7 +112,7 @@ class GetFlow(Verb, kw_only=True):
             settled=len(traffic.settled),
             died=traffic.died,
             backlog=sum(agent.backlog for agent in agents),
-            median_to_done=_median(traffic.settled),
+            median_to_done=alerts.median(one.seconds for one in traffic.settled),
             agents=tuple(sorted(agents, key=lambda agent: (-agent.backlog, agent.mailbox))),
         )
 
@@ -138,17 +138,12 @@ def _agent(tally: Tally, settled: Sequence[Settled], now: datetime) -> AgentFlow
         oldest_unread=_age(tally.oldest_unread_at, now),
         oldest_seen=_age(tally.oldest_seen_at, now),
         oldest_claimed=_age(tally.oldest_claimed_at, now),
-        median_to_done=_median(settled),
+        median_to_done=alerts.median(one.seconds for one in settled),
     )
 
 
 def _age(since: datetime | None, now: datetime) -> float | None:
     return None if since is None else max(0.0, (now - since).total_seconds())
-
-
-def _median(settled: Sequence[Settled]) -> float | None:
-    """Return the median seconds; of an even number, the greater of the two in the middle."""
-    return sorted(one.seconds for one in settled)[len(settled) // 2] if settled else None
 
 
 # -- the history of one letter

@@ -6,7 +6,7 @@
     connection   JSON-RPC calls and answers over one connection
     methods      the methods that peers call
     incoming     the handler of a peer's calls: route, announce, find
-    courier      sends what waits, many letters at once and in order
+    courier      sends what waits, many letters at once and in order; the rules for each answer
     exposure     which agents we announce to a peer, and which it announces to us
     lookup       finds the system of an agent of which only the name is known
     mounts       a foreign mail folder as a system
