@@ -37,12 +37,12 @@ const ack = { messageIds: [work.id], token: work.token, reply: "done" };
 assert.ok((await bob.callTool({ name: "ack", arguments: ack })).structuredContent.replyId);
 
 const asked = { to: "bob", body: "Shall I?", timeout: 20 };
-const [told] = await Promise.all([
+const [answered] = await Promise.all([
   ann.callTool({ name: "send_message", arguments: asked }),
   bob.callTool({ name: "wait_for_mail", arguments: { timeout: 20 } }).then(({ structuredContent: { message } }) =>
     bob.callTool({ name: "send_message", arguments: { body: "Yes.", inReplyTo: message.id } })),
 ]);
-assert.equal(told.structuredContent.answer.content.text, "Yes.");
+assert.equal(answered.structuredContent.answer.content.text, "Yes.");
 const silent = await ann.callTool({ name: "send_message", arguments: { ...asked, timeout: 0.1 } });
 assert.equal(silent.structuredContent.answer, null);
 
