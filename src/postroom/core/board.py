@@ -26,7 +26,7 @@ from .alerts import DeadAlerts
 from .deliveries import is_process_gone
 from .escalation import ListEscalations
 from .peers import all_peers
-from .task_index import all_tasks, known_tasks
+from .task_index import known_tasks
 from .validation import check_count
 from .verb import MailboxVerb, verb
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ..model.delivery import Delivery, Lease
     from ..model.query import Found, Moment
-    from ..model.task import Standing
+    from ..model.task import TaskStatus
     from .authorize import Principal
     from .core import Core
 
@@ -114,8 +114,7 @@ class Board(MailboxVerb, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> BoardView:
         most, moment = check_count(self.limit, "limit"), core.now()
-        found = known_tasks(core, self.agent_id) if self.agent_id else all_tasks(core)
-        tasks = [task for task in found if not task.is_final]
+        tasks = [task for task in known_tasks(core, self.agent_id) if not task.is_final]
         waits = [*self._escalations(core, principal), *_questions(tasks), *self._requests(core)]
         alerts = DeadAlerts(agent_id=self.agent_id).run(core, principal).alerts
         shown = {
@@ -214,7 +213,7 @@ class Board(MailboxVerb, kw_only=True):
         return [one for one in links.carried(core, systems) if one.state != "up"]
 
 
-def _questions(tasks: Sequence[Standing]) -> list[Wait]:
+def _questions(tasks: Sequence[TaskStatus]) -> list[Wait]:
     """Return the tasks whose receiver waits for an answer of the giver."""
     return [
         Wait(
@@ -247,7 +246,7 @@ def _has_replied(core: Core, request: Wait) -> bool:
     return any(letter.message.in_reply_to == request.id for letter in core.store.letters(query))
 
 
-def _deadlines(tasks: Sequence[Standing], now: datetime) -> list[Deadline]:
+def _deadlines(tasks: Sequence[TaskStatus], now: datetime) -> list[Deadline]:
     found = [
         Deadline(
             id=task.letter,

@@ -108,13 +108,17 @@ def reader_of(principal: Principal) -> str | None:
     return principal.agent or _NOBODY
 
 
-class ConversationVerb(Verb, kw_only=True):
-    """A request about one conversation, for the agent that is calling."""
-
-    conversation: str
+class OwnVerb(Verb, kw_only=True):
+    """A request about the conversations of the agent that is calling."""
 
     def owners(self, _core: Core, principal: Principal) -> list[str | None]:
         return [principal.agent]
+
+
+class ConversationVerb(OwnVerb, kw_only=True):
+    """A request about one conversation, for the agent that is calling."""
+
+    conversation: str
 
 
 @verb("view_conversation", View, action="talks", writes=False, local=True)
@@ -126,14 +130,11 @@ class ViewConversation(ConversationVerb, kw_only=True):
 
 
 @verb("view_conversations", Iterator, action="talks", writes=False, local=True)
-class ViewConversations(Verb, kw_only=True):
+class ViewConversations(OwnVerb, kw_only=True):
     """Yield the conversations that the caller may see, the most recently active first."""
 
     scope: str | None = None
     after: str | None = None  # the id of the one from which to continue
-
-    def owners(self, _core: Core, principal: Principal) -> list[str | None]:
-        return [principal.agent]
 
     def run(self, core: Core, principal: Principal) -> Iterator[View]:
         order = _by_activity(core, reader_of(principal), self.scope)
@@ -153,14 +154,11 @@ def _views(core: Core, reader: str | None, ids: list[str]) -> Iterator[View]:
 
 
 @verb("recent_letters", Messages, action="talks", writes=False, local=True)
-class RecentLetters(Verb, kw_only=True):
+class RecentLetters(OwnVerb, kw_only=True):
     """Return the last letters of all conversations, the newest first."""
 
     scope: str | None = None
     limit: int
-
-    def owners(self, _core: Core, principal: Principal) -> list[str | None]:
-        return [principal.agent]
 
     def run(self, core: Core, principal: Principal) -> Messages:
         reader = reader_of(principal)

@@ -293,7 +293,7 @@ def wait_until(
 
     `nap` returns after how many seconds another look is useful, whatever the timers of the mailboxes say.
     """
-    seconds = check_timeout(timeout)
+    seconds = check_seconds(timeout, "timeout")
     found = look()
     if found or seconds == 0:
         return found
@@ -317,10 +317,6 @@ def seconds_to_sleep(core: Core, mailboxes: Sequence[str]) -> float:
     timer = core.store.next_timer(core.now(), mailboxes)
     # A millisecond more, so that the timer is surely over when we look.
     return LONGEST_SLEEP if timer is None else min(timer + 0.001, LONGEST_SLEEP)
-
-
-def check_timeout(timeout: float) -> float:
-    return check_seconds(timeout, "timeout")
 
 
 def check_cursor(value: Any) -> Cursor:

@@ -128,18 +128,18 @@ def tasks_of(core: Core, mailbox: str) -> list[TaskStatus]:
 
 
 def known_tasks(core: Core, mailbox: str) -> list[TaskStatus]:
-    """Return the tasks that a mailbox gave or received, without those whose letter has not arrived there yet."""
+    """Return the tasks that a mailbox gave or received, without those whose letter has not arrived there yet.
+
+    Without a mailbox, return every task of the room once: giver and receiver each have a record of it.
+    """
+    if not mailbox:
+        found = (convert(record.value, TaskStatus) for record in core.store.records_under(TASKS))
+        return list({task.letter: task for task in found}.values())
     scheduled = Query(mailbox=mailbox, states=(State.QUEUED,), kinds=(TASK,), order="age")
     hidden = {
         one.message.id for one in core.store.find(scheduled) if not names.is_sent_by(core, one.message, mailbox)
     }
     return [task for task in tasks_of(core, mailbox) if task.letter not in hidden]
-
-
-def all_tasks(core: Core) -> list[TaskStatus]:
-    """Return every task of the room once: giver and receiver each have a record of it."""
-    found = (convert(record.value, TaskStatus) for record in core.store.records_under(TASKS))
-    return list({task.letter: task for task in found}.values())
 
 
 def active_tasks(core: Core, agent: str) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ from .compose import LetterFields
 from .deliveries import notice, thread_fields
 from .messages import Receipt, Reply, prepare_authorised
 from .names import current_name, names_of, seen_by
-from .task_index import active_tasks, all_tasks, known_tasks, session_of, task_of, tasks_of, was_sent
+from .task_index import active_tasks, known_tasks, session_of, task_of, tasks_of, was_sent
 from .validation import as_list, check_count, quoted
 from .verb import LOCAL, MailboxVerb, perform, verb
 
@@ -242,7 +242,7 @@ class ListTasks(MailboxVerb, kw_only=True):
             words = [check_text(word, "states", 64) for word in as_list(self.states, "states")]
             wanted = {check_state(word, "states") for word in words}
         most = check_count(self.limit, "limit")
-        tasks = self._of_mailbox(core) if self.agent_id else all_tasks(core)
+        tasks = self._of_mailbox(core) if self.agent_id else known_tasks(core, "")
         found = [task for task in tasks if task.state in wanted]
         newest = sorted(found, key=lambda task: task.moved_at, reverse=True)[:most]
         return MailboxTasks([_with_session(core, self.agent_id, task) for task in newest])

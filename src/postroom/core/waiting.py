@@ -18,20 +18,23 @@ from ..model.message import Priority, same_name
 from ..model.names import POSTMASTER
 from ..model.query import Query
 from ..model.task import TASK_UPDATE, TaskState
+from .deliveries import apply_timers
 from .escalation import ListEscalations
 from .inbox import READABLE, Check
-from .tasks import ListTasks
+from .task_index import known_tasks
 from .validation import check_limit
 from .verb import MailboxVerb, verb
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from ..model.query import Found
-    from ..model.task import Standing
+    from ..model.task import TaskStatus
     from .authorize import Principal
     from .core import Core
 
 
-MOST = 1000  # entries of each kind
+MOST = 1000  # letters that are looked at
 What: TypeAlias = Literal["escalation", "question", "task", "letter", "news"]
 _STEPS = {TaskState.PENDING: "accept", TaskState.ACCEPTED: "complete", TaskState.WORKING: "complete"}
 _ARRIVED = (*READABLE, State.DONE, State.DEAD)
@@ -78,13 +81,12 @@ class Waiting(MailboxVerb, kw_only=True):
     def run(self, core: Core, principal: Principal) -> WaitingList:
         most = check_limit(self.limit)
         mailbox = self.agent_id
-        steps = [
-            *self._escalations(core, principal),
-            *self._questions(core, principal),
-            *self._tasks(core, principal),
-        ]
+        if mailbox:
+            apply_timers(core, core.now(), (mailbox,))
+        tasks = known_tasks(core, mailbox)
+        steps = [*self._escalations(core, principal), *self._of_tasks(tasks)]
         steps = _begun(core, mailbox, steps)
-        mail = self._mail(core, principal, MOST + len(steps)) if self.mail else []
+        mail = self._mail(core, principal, tasks, MOST + len(steps)) if self.mail else []
         found: dict[tuple[str, str], Entry] = {}
         for entry in (*steps, *mail):
             found.setdefault((entry.letter, entry.mailbox), entry)
@@ -111,27 +113,16 @@ class Waiting(MailboxVerb, kw_only=True):
             if one.waits_for is not None and (not self.agent_id or same_name(one.waits_for, self.agent_id))
         ]
 
-    def _questions(self, core: Core, principal: Principal) -> list[Entry]:
-        """Return the tasks whose receiver has a question; the giver must answer."""
-        asked = self._list(core, principal, "given", TaskState.INPUT_REQUIRED)
-        return [
-            _of_task(task, "question", task.last, task.moved_at, task.receiver, "answer", task.giver)
-            for task in asked
-        ]
+    def _of_tasks(self, tasks: Sequence[TaskStatus]) -> Iterator[Entry]:
+        """Yield the tasks whose giver must answer a question, and those whose receiver takes the next step."""
+        for task in tasks:
+            if task.state is TaskState.INPUT_REQUIRED and self.agent_id in {"", task.giver}:
+                yield _of_task(task, "question", task.last, task.moved_at, task.receiver, "answer", task.giver)
+            if task.state in _STEPS and self.agent_id in {"", task.receiver}:
+                step = _STEPS[task.state]
+                yield _of_task(task, "task", task.letter, task.opened_at, task.giver, step, task.receiver)
 
-    def _tasks(self, core: Core, principal: Principal) -> list[Entry]:
-        """Return the tasks whose next step is their receiver's own."""
-        given = self._list(core, principal, "received", *_STEPS)
-        return [
-            _of_task(task, "task", task.letter, task.opened_at, task.giver, _STEPS[task.state], task.receiver)
-            for task in given
-        ]
-
-    def _list(self, core: Core, principal: Principal, role: str, *states: TaskState) -> list[Standing]:
-        listed = ListTasks(agent_id=self.agent_id, role=role, states=[str(one) for one in states], limit=MOST)
-        return [found.standing for found in listed.run(core, principal).tasks]
-
-    def _mail(self, core: Core, principal: Principal, most: int) -> list[Entry]:
+    def _mail(self, core: Core, principal: Principal, tasks: Sequence[TaskStatus], most: int) -> list[Entry]:
         """Return mail that is not done. News of a task that later news replaced is left out.
 
         `most` leaves room for the letters of steps, which are among the unread.
@@ -143,9 +134,7 @@ class Waiting(MailboxVerb, kw_only=True):
             now = core.now().wall
             query = Query(states=(State.UNREAD,), unread_only=not self.opened, offered_at=now, limit=most)
             letters = core.store.find(query)
-        news = [found for found in letters if found.message.kind == TASK_UPDATE]
-        tasks = ListTasks(agent_id=self.agent_id, limit=MOST).run(core, principal).tasks if news else []
-        newest = {task.standing.last for task in tasks}
+        newest = {task.last for task in tasks}
         return [
             _of_letter(found)
             for found in letters
@@ -154,7 +143,7 @@ class Waiting(MailboxVerb, kw_only=True):
 
 
 def _of_task(
-    task: Standing, what: What, letter: str, since: datetime, sender: str, step: str, mailbox: str
+    task: TaskStatus, what: What, letter: str, since: datetime, sender: str, step: str, mailbox: str
 ) -> Entry:
     return Entry(
         what=what,
