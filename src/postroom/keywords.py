@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict
 
-from .model.message import Priority, TaskNote
+from .model.message import Part, Priority, TaskNote
+from .model.names import Address
 
+AddressLike = str | Address | dict[str, Any]  # a name, or an agent, system and scope
+To = AddressLike | Collection[AddressLike]
+PartLike = str | Part | dict[str, Any]
+Body = PartLike | Sequence[PartLike] | None
 When = datetime | timedelta | float
 PriorityLike = Literal["low", "normal", "high", "urgent"] | Priority | int
 
@@ -34,8 +39,8 @@ class RequestFields(TypedDict, total=False):
 class Fields(RequestFields, total=False):
     """The fields of a letter besides its recipient and body."""
 
-    cc: Any
-    bcc: Any
+    cc: To
+    bcc: To
     kind: str
     at: When  # not delivered before this
     task: TaskNote | dict[str, Any]

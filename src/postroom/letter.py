@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from .core.compose import Draft
     from .core.messages import Receipt
-    from .keywords import Fields
+    from .keywords import Body, Fields, To
     from .mailbox import Mailbox
     from .model.delivery import Delivery
     from .model.message import Message, Part, Priority, Recipient
@@ -106,11 +106,11 @@ class Letter:
         about = f" {quoted(self.subject)}" if self.subject else ""
         return f"<{type(self).__name__} {self.id} from {self.sender}{about} ({self.state})>"
 
-    def reply(self, body: Any = None, *, to_all: bool = False, **fields: Unpack[Fields]) -> Receipt:
+    def reply(self, body: Body = None, *, to_all: bool = False, **fields: Unpack[Fields]) -> Receipt:
         """Answer the letter; thread, subject, scope, priority and conversation are kept."""
         return self._mailbox.reply(self.id, body, to_all=to_all, **fields)
 
-    def forward(self, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
+    def forward(self, to: To, body: Body = None, **fields: Unpack[Fields]) -> Receipt:
         """Pass the letter on. It is relayed a limited number of times, and never back to an agent it came from."""
         return self._mailbox.forward(self.id, to, body, **fields)
 
@@ -119,7 +119,7 @@ class Letter:
         self._mailbox.ack([self], archive=archive)
 
     def ack_and_reply(
-        self, body: Any = None, *, to_all: bool = False, archive: bool = True, **fields: Unpack[Fields]
+        self, body: Body = None, *, to_all: bool = False, archive: bool = True, **fields: Unpack[Fields]
     ) -> Receipt:
         """Acknowledge and answer the letter in one commit."""
         box, more = self._mailbox, letter_fields(fields)

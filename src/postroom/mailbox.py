@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .core.messages import Receipt
     from .core.verb import Runs
     from .core.work import Settled
-    from .keywords import Fields, Filters, RequestFields, Wanted, When
+    from .keywords import Body, Fields, Filters, RequestFields, To, Wanted, When
     from .model.agent import Agent
     from .model.alert import Later, Rung
     from .model.message import Handoff, Message
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
-def draft(to: Any = None, body: Any = None, **fields: Unpack[Fields]) -> Draft:
+def draft(to: To | None = None, body: Body = None, **fields: Unpack[Fields]) -> Draft:
     """Return a letter for `send_many` or `ack_and_send`; its values are checked when it is sent.
 
     Without `to`, a draft with `in_reply_to` is a reply.
@@ -79,7 +79,7 @@ class Mailbox(Reader):
 
     # -- sending
 
-    def send(self, to: Any = None, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
+    def send(self, to: To | None = None, body: Body = None, **fields: Unpack[Fields]) -> Receipt:
         """Send a letter to one or several recipients; on return it is on stable storage.
 
         Without `to`, a letter with `in_reply_to` is a reply: it goes to the sender of the letter answered.
@@ -91,33 +91,33 @@ class Mailbox(Reader):
         return self._perform(messages.SendMany, drafts=drafts).receipts
 
     def send_template(
-        self, to: Any, name: str, values: Mapping[str, Any] | None = None, **fields: Unpack[Fields]
+        self, to: To, name: str, values: Mapping[str, Any] | None = None, **fields: Unpack[Fields]
     ) -> Receipt:
         """Send a letter made from a template of the room, with a value for each of its placeholders."""
         from .core.templates import SendTemplate
 
         return self._perform(SendTemplate, to=to, name=name, values=values, **compose.letter_fields(fields))
 
-    def reply(self, id: str, /, body: Any = None, *, to_all: bool = False, **fields: Unpack[Fields]) -> Receipt:
+    def reply(self, id: str, /, body: Body = None, *, to_all: bool = False, **fields: Unpack[Fields]) -> Receipt:
         """Answer a letter that was sent or received here."""
         return self._perform(messages.Reply, id=id, body=body, to_all=to_all, **compose.letter_fields(fields))
 
-    def forward(self, id: str, /, to: Any, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
+    def forward(self, id: str, /, to: To, body: Body = None, **fields: Unpack[Fields]) -> Receipt:
         """Pass a letter on, with a body of one's own before it."""
         return self._perform(messages.Forward, id=id, to=to, body=body, **compose.letter_fields(fields))
 
     def broadcast(
-        self, scope: str, /, body: Any = None, *, exclude: Sequence[str] = (), **fields: Unpack[Fields]
+        self, scope: str, /, body: Body = None, *, exclude: Sequence[str] = (), **fields: Unpack[Fields]
     ) -> Receipt:
         """Send one letter to every agent registered in a scope, except this one and those in `exclude`."""
         more = compose.letter_fields(fields)
         return self._perform(messages.Broadcast, scope=scope, body=body, exclude=exclude, **more)
 
-    def handoff(self, to: Any, handoff: Handoff, **fields: Unpack[Fields]) -> Receipt:
+    def handoff(self, to: To, handoff: Handoff, **fields: Unpack[Fields]) -> Receipt:
         """Hand work over, with all its context."""
         return self._perform(messages.HandOver, to=to, handoff=handoff, **compose.letter_fields(fields))
 
-    def ask(self, to: Any, body: Any = None, *, timeout: float = 30.0, **fields: Unpack[RequestFields]) -> Letter:
+    def ask(self, to: To, body: Body = None, *, timeout: float = 30.0, **fields: Unpack[RequestFields]) -> Letter:
         """Send a request, wait for its answer, acknowledge that and return it.
 
         Raises Undeliverable if the request comes back, and NoAnswer after `timeout` seconds; `error.key` is the
@@ -391,8 +391,8 @@ class Mailbox(Reader):
 
     def give_task(
         self,
-        to: Any,
-        body: Any = None,
+        to: To,
+        body: Body = None,
         *,
         deadline: When | None = None,
         session: dict[str, Any] | None = None,
@@ -430,7 +430,7 @@ class Mailbox(Reader):
     # -- escalation
 
     def escalate(
-        self, body: Any = None, *, reason: str, ladder: Sequence[str] | None = None, **fields: Unpack[Fields]
+        self, body: Body = None, *, reason: str, ladder: Sequence[str] | None = None, **fields: Unpack[Fields]
     ) -> Receipt:
         """Ask the next agent up the ladder; the answer comes into the same thread.
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .core.messages import Receipt
     from .core.tasks import Moved
     from .core.verb import Runs
-    from .keywords import Fields
+    from .keywords import Body, Fields
     from .letter import Letter
     from .mailbox import Mailbox
     from .model.message import Message
@@ -97,7 +97,7 @@ class Task:
         about = f" {quoted(self.subject)}" if self.subject else ""
         return f"<{type(self).__name__} {self.id} from {self.giver} to {self.receiver}{about} ({self.state})>"
 
-    def accept(self, body: Any = None, *, ack: bool = True, **fields: Unpack[Fields]) -> Receipt:
+    def accept(self, body: Body = None, *, ack: bool = True, **fields: Unpack[Fields]) -> Receipt:
         """Accept the task, and acknowledge the letter that opened it, in one commit.
 
         Without `ack` the letter stays claimed: it is offered again if its holder dies, and is acknowledged when
@@ -114,11 +114,11 @@ class Task:
         """Reject the task."""
         return self._move("reject", reason=reason, **fields)
 
-    def start(self, body: Any = None, **fields: Unpack[Fields]) -> Receipt:
+    def start(self, body: Body = None, **fields: Unpack[Fields]) -> Receipt:
         """Begin to work on the task, or go on without an answer to a question."""
         return self._move("start", body=body, **fields)
 
-    def complete(self, result: Any = None, **fields: Unpack[Fields]) -> Receipt:
+    def complete(self, result: Body = None, **fields: Unpack[Fields]) -> Receipt:
         """Complete the task; the result is the body of the letter."""
         return self._move("complete", body=result, **fields)
 
@@ -126,11 +126,11 @@ class Task:
         """Record that the task cannot be done."""
         return self._move("fail", reason=reason, **fields)
 
-    def ask(self, question: Any, **fields: Unpack[Fields]) -> Receipt:
+    def ask(self, question: Body, **fields: Unpack[Fields]) -> Receipt:
         """Ask the giver a question; the task waits for the answer."""
         return self._move("ask", body=question, **fields)
 
-    def answer(self, body: Any, **fields: Unpack[Fields]) -> Receipt:
+    def answer(self, body: Body, **fields: Unpack[Fields]) -> Receipt:
         """Answer the receiver's question; the work goes on. Only the giver can."""
         return self._move("answer", body=body, **fields)
 
@@ -158,7 +158,7 @@ class Task:
         self,
         step: str,
         *,
-        body: Any = None,
+        body: Body = None,
         reason: Any = None,
         ack: bool = True,
         **fields: Unpack[Fields],

@@ -61,7 +61,7 @@ def test_a_letter_to_another_system_waits_until_it_is_there(room: Room) -> None:
 @pytest.mark.parametrize(
     "message", [{"agent": "bob", "system": "far"}, Address(agent="bob", system="far"), "bob@far"]
 )
-def test_an_address_may_be_passed_by_its_pieces(room: Room, message: object) -> None:
+def test_an_address_may_be_passed_by_its_pieces(room: Room, message: Any) -> None:
     assert addresses(room.mailbox("ann").send(message, "hello").message) == ["bob@far"]
     assert addresses(room.mailbox("ann").send([message], "hello").message) == ["bob@far"]
 

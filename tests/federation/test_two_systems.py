@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -225,7 +226,7 @@ def test_a_letter_that_is_as_large_as_may_be_is_not_too_large_there(pair: tuple[
 
 def test_a_letter_of_many_parts_may_be_as_large_as_any(pair: tuple[System, System]) -> None:
     a, b = pair
-    body = ["a" * 450_000, {"type": "data", "data": ["b" * 450_000]}]
+    body: list[Any] = ["a" * 450_000, {"type": "data", "data": ["b" * 450_000]}]
     a.room.mailbox("ann").send("bob@b", body)
     a.room.mailbox("ann").send("bob@b", "and what comes after it")
     until(lambda: len(b.texts("bob")) == 2)

@@ -154,7 +154,7 @@ def _send_template(context: Context, to: list[str] | None) -> Answer:
         raise Usage("fills a place twice", field="--fill")
     fields = fields_of(context)
     try:
-        receipt = context.act(lambda box: box.send_template(to, context.get("template"), values, **fields))
+        receipt = context.act(lambda box: box.send_template(to or (), context.get("template"), values, **fields))
     except Invalid as refused:
         whole, _, place = (refused.field or "").partition(".")
         if whole == "values" and place not in {"", *values}:
