@@ -672,10 +672,10 @@ def check_answer_rate(core: Core, message: Message, batch: Batch | None = None) 
     `batch` holds the letters that are committed with it. A letter that is no reply and is in no named conversation
     needs no query.
     """
-    batch = batch or Batch()
     own, shared = _rate_queries(message)
     if own is None or shared is None:
         return
+    batch = batch or Batch()
     _check_sender_rate(core, message, own, batch)
     if _is_to_several(message) and message.sender != core.limits.human:
         _check_group_rate(core, message, shared, batch)

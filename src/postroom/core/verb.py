@@ -202,9 +202,13 @@ def perform(core: Core, principal: Principal, request: Runs[T]) -> T:
 
     After a request that writes, a share of what is due in the room is done, too (`due`).
     """
-    look = authorised(core, principal, request)
-    declaration = cast("Verb", request).declaration()
-    result = _waited(core, cast("Any", request), look) if declaration.waits else look()
+    asked = cast("Any", request)
+    declaration = declared_by[type(asked)]
+    _authorize(core, principal, asked, declaration)
+    if declaration.waits:
+        result = _waited(core, asked, lambda: request.run(core, principal))
+    else:
+        result = request.run(core, principal)
     if declaration.writes and not declaration.slow:  # what is slow looks after the room itself
         from .due import do_some  # noqa: PLC0415 - a request that only reads needs none of it
 
@@ -229,12 +233,15 @@ def _waited(core: Core, asked: Any, look: Callable[[], T]) -> T:
 def authorised(core: Core, principal: Principal, request: Runs[T]) -> Callable[[], T]:
     """Authorise the caller, and return the call that carries out the request once, without waiting."""
     asked = cast("Verb", request)
-    declaration = asked.declaration()
-    for owner in asked.owners(core, principal):
+    _authorize(core, principal, asked, asked.declaration())
+    return lambda: request.run(core, principal)
+
+
+def _authorize(core: Core, principal: Principal, request: Verb, declaration: Declaration) -> None:
+    for owner in request.owners(core, principal):
         authorize(principal, declaration.action, owner)
         if declaration.also is not None:
             authorize(principal, declaration.also, owner)
-    return lambda: request.run(core, principal)
 
 
 def request(verb: Callable[..., T], params: Mapping[str, Any]) -> T:
