@@ -26,8 +26,9 @@ from postroom.cli import alerts, views
 from postroom.cli.alerts import plain_ring
 from postroom.cli.answer import Screen
 from postroom.core import presentation
-from postroom.hosts import claude, codex, desktop, gemini
+from postroom.hosts import desktop
 from postroom.hosts import text as hosts_text
+from postroom.hosts.dialects import CLAUDE, CODEX, GEMINI
 from postroom.hosts.events import PROMPT, START
 from postroom.hosts.sessions import Session
 from postroom.hosts.sources import FileSource, letter_in_entry
@@ -210,7 +211,7 @@ def hook(dialect: Any, moment: str, began_by: str = "startup") -> Callable[[Host
     def shown(message: Hostile) -> str:
         session = Session(host="claude", id="x", agent="bob", room="r")
         result = hosts_text.session_text(
-            moment, Mail(message), session, dialect.BUDGET, began_by=began_by, now=LATER, nonce=NONCE
+            moment, Mail(message), session, dialect.budget, began_by=began_by, now=LATER, nonce=NONCE
         )
         found = hosts_text.host_output(dialect, "UserPromptSubmit", result)
         assert found is not None
@@ -240,10 +241,10 @@ PRESENTERS: dict[str, Callable[[Hostile], str]] = {
     "a chipset's hook and nudge": orders,
     "agent-inbox's hook": lambda message: hosts_text.shown([entry(message)], 1, LATER, NONCE, 2000)[0],
     "hook, mail": lambda message: hosts_text.mail([entry(message)], 1, "bob", LATER, NONCE, 9000)[0],
-    "Claude Code, prompt": hook(claude, PROMPT),
-    "Claude Code, resumed": hook(claude, START, "resume"),
-    "Codex": hook(codex, PROMPT),
-    "Gemini CLI": hook(gemini, PROMPT),
+    "Claude Code, prompt": hook(CLAUDE, PROMPT),
+    "Claude Code, resumed": hook(CLAUDE, START, "resume"),
+    "Codex": hook(CODEX, PROMPT),
+    "Gemini CLI": hook(GEMINI, PROMPT),
     "MCP prompt triage": lambda message: prompts.triage_text("bob", digest(message)),
     "MCP prompt reply": lambda message: prompts.reply_text("bob", channel_letter(message)),
     "MCP prompt handoff": lambda message: prompts.handoff_text("bob", "eve", [channel_letter(message)]),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from postroom.hosts.dialects import DIALECTS
 from postroom.store.files.layouts.paths import NAMES
 from tests.cli.shell import Shell
 from tests.daemons import Daemon
@@ -116,9 +117,7 @@ def test_in_folders_all_of_that_is_reported_without_the_library(shell: Shell, la
 
 def loaded_by_hook(shell: Shell, host: str, moment: str) -> set[str]:
     """What a hook loads at a moment of the one session. The host is this process."""
-    events = {
-        named: event for event, named in __import__(f"postroom.hosts.{host}", fromlist=["EVENTS"]).EVENTS.items()
-    }
+    events = {named: event for event, named in DIALECTS[host].events.items()}
     params = {
         "session_id": "s",
         "cwd": str(shell.home),

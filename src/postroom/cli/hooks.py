@@ -10,8 +10,9 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ..hosts.dialects import DIALECTS
 from ..hosts.hooks import HookCall, SessionHook, agent_inbox_prompt, agent_inbox_start, wait_for_mail
-from ..hosts.quick import DIALECTS, agent_of, folder_of, host_of, named_agent, socket_of
+from ..hosts.quick import agent_of, folder_of, host_of, named_agent, socket_of
 from ..hosts.recipes import MARGIN, WAIT
 from ..model.codec import encode
 from .answer import Answer
@@ -19,7 +20,7 @@ from .command import Option, command
 from .context import note, whole_address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ..core.authorize import Principal
     from ..core.core import Core
@@ -48,7 +49,7 @@ _HOST_ABOUT = (
     " line on standard error, and the exit code is 0. [The page about hosts](hosts.md) has more."
 )
 _SHOWS = (
-    "When a session {start} it registers its agent and shows waiting mail; with each prompt and between tools it shows what is"
+    "When a session starts it registers its agent and shows waiting mail; with each prompt and between tools it shows what is"
     " new; at the end of a turn it lets the turn go on, three times in a row at most, if something unread asks for it: urgent or of high priority,"
     " a task, a question about one or an escalation whose next step is this agent's. What was shown is marked as read, not as done."
     " In a chipset's state folder it shows pending work and nudges, too."
@@ -62,6 +63,17 @@ def _wait(how: str) -> tuple[Option, Option]:
     )
 
 
+# host -> (its name, its event of a prompt, whence its agent's name may come besides, how it is woken)
+_HOSTS = {
+    "claude": (
+        "Claude Code",
+        "UserPromptSubmit",
+        ", or the plugin's option `agent`",
+        "wake the session when it is idle",
+    ),
+    "codex": ("Codex", "UserPromptSubmit", "", "queue a message for the session when it is idle (codex queue)"),
+    "gemini": ("Gemini CLI", "BeforeAgent", "", ""),
+}
 WOKEN = 2  # the exit code by which a waiter wakes a session of Claude Code, with its text on standard error
 
 
@@ -127,51 +139,31 @@ def run_hook_prompt(context: Context) -> Iterator[Answer]:
             yield Answer(context.name, data, _text)
 
 
-@command(
-    "hook claude",
-    *_wait("wake the session when it is idle"),
-    about=_HOST_ABOUT.format(moments=_SHOWS.format(start="starts"), option=", or the plugin's option `agent`"),
-    examples=(
-        (
-            """echo '{"session_id":"1","cwd":"/tmp","hook_event_name":"UserPromptSubmit","prompt":"hi"}' | postroom hook claude --as coder""",
-            "what Claude Code does with each prompt",
-        ),
-    ),
-    json="mailbox event count total text output",
-)
-@command(
-    "hook codex",
-    *_wait("queue a message for the session when it is idle (codex queue)"),
-    about=_HOST_ABOUT.format(moments=_SHOWS.format(start="starts"), option=""),
-    examples=(
-        (
-            """echo '{"session_id":"1","cwd":"/tmp","hook_event_name":"UserPromptSubmit","prompt":"hi"}' | postroom hook codex --as coder""",
-            "what Codex does with each prompt",
-        ),
-    ),
-    json="mailbox event count total text output",
-)
-@command(
-    "hook gemini",
-    about=_HOST_ABOUT.format(moments=_SHOWS.format(start="starts"), option=""),
-    examples=(
-        (
-            """echo '{"session_id":"1","cwd":"/tmp","hook_event_name":"BeforeAgent","prompt":"hi"}' | postroom hook gemini --as coder""",
-            "what Gemini CLI does with each prompt",
-        ),
-    ),
-    json="mailbox event count total text output",
-)
+def _for_hosts(run: Callable[[Context], Iterator[Answer]]) -> Callable[[Context], Iterator[Answer]]:
+    """Declare the hook of each host; all of them run one function."""
+    for host, (program, prompt, option, wakes_by) in _HOSTS.items():
+        played = f'{{"session_id":"1","cwd":"/tmp","hook_event_name":"{prompt}","prompt":"hi"}}'
+        command(
+            f"hook {host}",
+            *(_wait(wakes_by) if wakes_by else ()),
+            about=_HOST_ABOUT.format(moments=_SHOWS, option=option),
+            examples=(
+                (f"echo '{played}' | postroom hook {host} --as coder", f"what {program} does with each prompt"),
+            ),
+            json="mailbox event count total text output",
+        )(run)
+    return run
+
+
+@_for_hosts
 def run_hook_host(context: Context) -> Iterator[Answer]:
     context.session = None  # the host names the session; one above it may have another room
     with _session_goes_on():
         host = host_of(context.name)
-        dialect = DIALECTS[host]
         call = HookCall(
             host=host,
-            dialect=dialect,
             host_input=context.call.host_input,
-            agent=named_agent(context.values, dialect.AGENT),
+            agent=named_agent(context.values, DIALECTS[host].agent),
             socket=socket_of(context.values),
             folder=folder_of(context.values),
             now=context.screen.now,

@@ -11,7 +11,8 @@ import sys
 from .. import __version__
 from ..constants import NO_DIGEST, NO_MAIL
 from ..environment import variable
-from ..hosts.quick import DIALECTS, Look, chosen_room_has_nothing, is_plain_name, look
+from ..hosts.dialects import DIALECTS
+from ..hosts.quick import Look, chosen_room_has_nothing, is_plain_name, look
 from .main import QUICK_FLAGS
 
 _NO_COUNTS = '"urgent":0,"high":0,"normal":0,"low":0,"total":0'

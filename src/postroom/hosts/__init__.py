@@ -5,7 +5,7 @@ sources                 where hooks find mail: a room, a daemon's socket, an inb
 quick                   the first look of a hook: whether there is certainly nothing to show
 input                   what a host passes to a hook
 events                  the five moments of a session
-claude, codex, gemini   the events and answers of each host
+dialects                the events and answers of each host
 text                    mail as a hook prints it, fenced, within a host's budget
 sessions                running sessions: whose they are, and where their mail is
 naming                  the agent name of a new session

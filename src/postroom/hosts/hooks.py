@@ -19,7 +19,8 @@ from ..clock import SystemClock
 from ..environment import sessions_folder, variable
 from ..errors import Busy, Invalid, Missing, StoreFailing
 from ..model.names import HUMAN, check_agent, fold
-from . import claude, codex, gemini, sessions
+from . import sessions
+from .dialects import DIALECTS
 from .events import END, PROMPT, START, STOP
 from .inbox_files import InboxFolder
 from .input import text_of
@@ -46,13 +47,14 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ..model.alert import Rung
+    from .dialects import Dialect
     from .sources import Access, MailSource
     from .waiter import AlertSource
 
 
 AGENT_INBOX_HOST = "claude"  # the host that runs agent-inbox's hooks
 AGENT_INBOX_PROGRAM = "claude-code"  # the program as which agent-inbox's hook registers an agent
-_HOST_PROGRAMS = frozenset({claude.PROGRAM, codex.PROGRAM, gemini.PROGRAM})
+_HOST_PROGRAMS = frozenset(dialect.program for dialect in DIALECTS.values())
 CLEAR, COMPACT = "clear", "compact"  # reasons for which a session starts again; CLEAR is also one for its end
 
 
@@ -60,12 +62,15 @@ class HookCall(NamedTuple):
     """One call of a hook: what the host passed, and where the options and the environment say that the mail is."""
 
     host: str  # claude, codex or gemini
-    dialect: Any  # the module of that host
     host_input: dict[str, object]
     agent: str  # the agent that an option or variable names; empty for none
     socket: str  # of a daemon; empty for none
     folder: str  # of inbox files; empty unless it is the only place that is named
     now: datetime
+
+    @property
+    def dialect(self) -> Dialect:
+        return DIALECTS[self.host]
 
 
 def is_discarded() -> bool:
@@ -124,7 +129,7 @@ def wait_for_mail(access: Access, call: HookCall, seconds: float) -> Iterator[di
 
     Yield once where the session is woken by the end of this process; nothing otherwise.
     """
-    if call.dialect.ENTRY and variable(call.dialect.ENTRY) != call.dialect.INTERACTIVE:
+    if call.dialect.entry and variable(call.dialect.entry) != call.dialect.interactive:
         return
     session = arrived(call.host, text_of(call.host_input, "session_id"))
     if session is None:
@@ -197,7 +202,7 @@ class SessionHook:
         self._call = call
         self._host, self._dialect = call.host, call.dialect
         self._event = text_of(call.host_input, "hook_event_name")
-        self._moment = self._dialect.EVENTS[self._event]
+        self._moment = self._dialect.events[self._event]
         self._began_by = text_of(call.host_input, "source") if self._moment == START else ""
         self._was_idle = True
         self._was_held = False
@@ -217,7 +222,7 @@ class SessionHook:
         source = source_of(self._access, session, is_new=is_new)
         is_saved_anew = is_new and not isinstance(session, Unkept)
         if is_saved_anew or self._moment == START:
-            source.register(variable("INBOX_AGENT_NAME"), self._dialect.PROGRAM)
+            source.register(variable("INBOX_AGENT_NAME"), self._dialect.program)
             source.stay()
         with session.in_turn():
             self._catch_up(session)
@@ -229,7 +234,7 @@ class SessionHook:
             if result.holds:
                 self._mark(session, result)
             source.show(result.shown, self._host, self._event)
-            if is_saved_anew and self._dialect.WAKES:
+            if is_saved_anew and self._dialect.wakes:
                 source.begin_alerts(self._host, result.total - result.shown)
             if not result.holds:
                 self._mark(session, result)
@@ -253,11 +258,11 @@ class SessionHook:
             socket=socket,
             folder=folder,
         )
-        project = (variable(self._dialect.PROJECT) if self._dialect.PROJECT else "") or self._folder()
+        project = (variable(self._dialect.project) if self._dialect.project else "") or self._folder()
         if before is not None and _is_elsewhere(before):
             end_waiter(before)  # it would wake the other process
         human = self._access.settings.human if room else HUMAN
-        alone, cleared = self._dialect.ALONE, self._began_by == CLEAR
+        alone, cleared = self._dialect.is_alone, self._began_by == CLEAR
         others = () if name else self._others(session, plain(project, human))
         try:
             settle(session, project, alone=alone, cleared=cleared, human=human, others=others)
@@ -322,7 +327,7 @@ class SessionHook:
             session.heard_at = found.heard_at
 
     def _text(self, source: MailSource, session: Session) -> HookText:
-        budget, nonce = self._dialect.BUDGET, os.urandom(8).hex()
+        budget, nonce = self._dialect.budget, os.urandom(8).hex()
         return session_text(
             self._moment, source, session, budget, began_by=self._began_by, now=self._call.now, nonce=nonce
         )
@@ -334,7 +339,7 @@ class SessionHook:
 
     def _mark(self, session: Session, result: HookText) -> None:
         holds = session.holds + 1 if result.holds else None
-        is_typed_now = self._moment == PROMPT and is_typed(self._dialect.UNTYPED, self._call.host_input)
+        is_typed_now = self._moment == PROMPT and is_typed(self._dialect.untyped, self._call.host_input)
         session.mark(IDLE if self._is_idle(result) else BUSY, 0 if is_typed_now else holds)
 
     def _is_idle(self, result: HookText) -> bool:

@@ -22,12 +22,11 @@ from ..environment import (
     project_room,
     variable,
 )
-from . import claude, codex, gemini
+from .dialects import DIALECTS
 from .events import BETWEEN, PROMPT, START, STOP
 from .input import HOST, PERHAPS, read_input, read_object, text_of
 from .sessions import BUSY, IDLE, OVER, Session, find, is_played
 
-DIALECTS = {"claude": claude, "codex": codex, "gemini": gemini}
 FILES = "files:"
 # Variables that change no setting which matters here. With any other, the full command runs.
 _NO_SETTINGS = frozenset(
@@ -304,7 +303,7 @@ def go_where_the_host_is(folder: str) -> None:
 def _look_for_host(command: str, values: dict[str, object]) -> Look:
     host_input = read_input(HOST)
     dialect, event = DIALECTS[host_of(command)], text_of(host_input, "hook_event_name")
-    moment, is_waiter = dialect.EVENTS.get(event), "wait" in values
+    moment, is_waiter = dialect.events.get(event), "wait" in values
     if not event or (moment is None and not is_waiter):
         _tell_ignored(event)
         return Look("")
@@ -317,10 +316,10 @@ def _look_for_host(command: str, values: dict[str, object]) -> Look:
     if moment not in {BETWEEN, PROMPT, STOP} or not values.keys() <= {"as", "room"}:
         return Look(None, host_input)
     session = find(host_of(command), text_of(host_input, "session_id"))
-    is_ours = session is not None and is_going_on(session, named_agent(values, dialect.AGENT))
+    is_ours = session is not None and is_going_on(session, named_agent(values, dialect.agent))
     if session is None or not is_ours or not _has_nothing(session, moment):
         return Look(None, host_input)
-    holds = 0 if moment == PROMPT and is_typed(dialect.UNTYPED, host_input) else None
+    holds = 0 if moment == PROMPT and is_typed(dialect.untyped, host_input) else None
     is_marked = _is_marked(session, IDLE if moment == STOP else BUSY, holds)
     return Look("" if is_marked else None, host_input)
 

@@ -13,7 +13,7 @@ import re
 from datetime import datetime
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..model.alert import Rung
+    from .dialects import Dialect
     from .sessions import Session
     from .sources import MailSource
 
@@ -269,15 +270,6 @@ def age(sent_at: datetime | None, now: datetime) -> str:
 
 MOST_HELD_STOPS = 3  # ends of turns in a row that are blocked; Claude Code itself allows eight
 AGAIN = frozenset({"resume", "compact", "fork"})  # starts after which a model may have forgotten what it saw
-
-
-class Dialect(Protocol):
-    """The output format of one host."""
-
-    BUDGET: int
-
-    def add(self, event: str, text: str) -> dict[str, Any]: ...
-    def hold(self, event: str, text: str) -> dict[str, Any]: ...
 
 
 class HookText(NamedTuple):

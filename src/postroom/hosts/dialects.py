@@ -1,0 +1,99 @@
+"""The hosts: the events at which each one calls a hook, and the form of its answers.
+
+As documented for Claude Code 2.1, Codex 0.166 and Gemini CLI 0.61; see docs/claude-code.md, docs/codex.md and
+docs/gemini.md. A host calls hooks between any two steps and waits, so this module imports next to nothing.
+"""
+
+from __future__ import annotations
+
+from .events import BETWEEN, END, MARK, PROMPT, START, STOP
+
+
+class Dialect:
+    """One host."""
+
+    def __init__(
+        self,
+        *,
+        program: str,
+        events: dict[str, str],
+        budget: int,
+        stops_by: str = "",
+        project: str = "",
+        agent: str = "",
+        untyped: tuple[str, ...] = (MARK,),
+        is_alone: bool = True,
+        wakes: bool = True,
+        entry: str = "",
+        interactive: str = "",
+    ) -> None:
+        self.program = program
+        self.events = events
+        self.budget = budget  # bytes of context
+        self.stops_by = stops_by  # the decision by which a turn goes on; empty: more context is enough
+        self.project = project  # the variable with the folder of the project
+        self.agent = agent  # the variable with the agent that is set for the plugin
+        self.untyped = untyped  # how prompts begin that no person typed
+        self.is_alone = is_alone  # does a process run one session at a time?
+        self.wakes = wakes  # can something wake it when it is idle?
+        # A variable, and its value if a person sits at a terminal.
+        self.entry = entry
+        self.interactive = interactive
+
+    def add(self, event: str, text: str) -> dict[str, object]:
+        """Return output that adds text to the model's context."""
+        return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
+
+    def hold(self, event: str, text: str) -> dict[str, object]:
+        """Return output that continues a turn that has just ended, with text for the model."""
+        return {"decision": self.stops_by, "reason": text} if self.stops_by else self.add(event, text)
+
+
+CLAUDE = Dialect(
+    program="claude-code",
+    events={
+        "SessionStart": START,
+        "UserPromptSubmit": PROMPT,
+        "PostToolBatch": BETWEEN,
+        "PostToolUse": BETWEEN,
+        "Stop": STOP,
+        "SessionEnd": END,
+    },
+    budget=9000,  # it keeps 10,000 characters and puts the rest into a file
+    # A blocked turn is shown as an error, and one that continues for more context is not.
+    project="CLAUDE_PROJECT_DIR",
+    agent="CLAUDE_PLUGIN_OPTION_AGENT",
+    untyped=(MARK, "<task-notification>"),  # the second wakes a session
+    # Without a person (`claude -p`) Claude Code waits for all hooks of the start before it begins, and twenty
+    # seconds for those of the end: a waiter would only hold it up.
+    entry="CLAUDE_CODE_ENTRYPOINT",
+    interactive="cli",
+)
+CODEX = Dialect(
+    program="codex",
+    events={
+        "SessionStart": START,
+        "UserPromptSubmit": PROMPT,
+        "PostToolUse": BETWEEN,
+        "Stop": STOP,
+        "SessionEnd": END,
+    },
+    budget=8000,  # it keeps 2,500 tokens of four bytes, and puts the rest into a file
+    stops_by="block",
+    is_alone=False,  # its server runs many sessions in one process
+)
+GEMINI = Dialect(
+    program="gemini-cli",
+    events={
+        "SessionStart": START,
+        "BeforeAgent": PROMPT,
+        "AfterTool": BETWEEN,
+        "AfterAgent": STOP,
+        "SessionEnd": END,
+    },
+    budget=8000,  # it documents no limit
+    stops_by="deny",  # it rejects the answer that ended the turn; the reason is the next prompt
+    project="GEMINI_PROJECT_DIR",
+    wakes=False,
+)
+DIALECTS = {"claude": CLAUDE, "codex": CODEX, "gemini": GEMINI}
