@@ -307,7 +307,7 @@ def copied(_screen: Screen, data: Mapping[str, Any]) -> str:
 
 def backed_up(screen: Screen, data: Mapping[str, Any]) -> str:
     return f"Copied {_amount(data)} to {one_line(data['path'])}\n" + hint(
-        screen, f"restore {quote(data['path'])}", "puts it back"
+        screen, f"rooms restore {quote(data['path'])}", "puts it back"
     )
 
 

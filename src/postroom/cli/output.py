@@ -339,6 +339,12 @@ def _terminal_columns() -> int:
     return 80
 
 
+def _write_beside(text: str) -> None:
+    with suppress(OSError):  # the terminal is gone
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
 class Progress:
     """A progress bar on standard error, on a terminal only; a count where the whole is not known.
 
@@ -357,7 +363,7 @@ class Progress:
         if not self._shown or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + PACE
-        self._write(f"\r{self._what} {self._bar(done)}\033[K")
+        _write_beside(f"\r{self._what} {self._bar(done)}\033[K")
 
     def _bar(self, done: int) -> str:
         if not self._whole:
@@ -369,18 +375,13 @@ class Progress:
         filled = int(share * bar)
         return f"[{'#' * filled}{'.' * (bar - filled)}] {share:.0%}"
 
-    def _write(self, text: str) -> None:
-        with suppress(OSError):  # the terminal is gone
-            sys.stderr.write(text)
-            sys.stderr.flush()
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *how: object) -> None:
         """Clear the line, so that an answer can be written there."""
         if self._shown and self._next:
-            self._write("\r\033[K")
+            _write_beside("\r\033[K")
 
 
 class Patience:
@@ -397,12 +398,7 @@ class Patience:
     def _tell(self) -> None:
         while not self._over.wait(1.0):
             self._seconds += 1
-            self._write(f"\r{self._what}: {self._seconds} s\033[K")
-
-    def _write(self, text: str) -> None:
-        with suppress(OSError):  # the terminal is gone
-            sys.stderr.write(text)
-            sys.stderr.flush()
+            _write_beside(f"\r{self._what}: {self._seconds} s\033[K")
 
     def __enter__(self) -> None:
         self._teller.start()
@@ -411,4 +407,4 @@ class Patience:
         self._over.set()
         self._teller.join()
         if self._seconds:
-            self._write("\r\033[K")
+            _write_beside("\r\033[K")

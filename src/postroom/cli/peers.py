@@ -568,7 +568,7 @@ def run_peers_show(context: Context) -> Answer:
     Option("--withdraw", help="withdraw the trust, and keep what is known of it", kind="flag"),
     about="Where we call it by wss://, its certificate is looked at, shown and pinned: compare the fingerprint with what its"
     " operator says (openssl x509 -noout -fingerprint -sha256 -in cert.pem). From then on no other certificate is"
-    " taken there, no matter who signed it; one that changed is refused, stands as an alert in peers list and in the log, and is"
+    " taken there, no matter who signed it; one that changed is refused, stands as an alert in postroom peers and in the log, and is"
     " taken when it is trusted again. A token that leaked ends at once when it is rotated twice.",
     examples=(
         ("postroom peers trust paris --rotate", "another token, shown once"),

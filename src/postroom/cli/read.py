@@ -206,7 +206,7 @@ def run_read(context: Context) -> Answer:
     "wait",
     Option(
         "--cursor",
-        help="the next letter after this cursor, which an earlier wait or changes printed, read or not",
+        help="the next letter after this cursor, which an earlier wait or rooms changes printed, read or not",
         metavar="CURSOR",
         field="since",
     ),

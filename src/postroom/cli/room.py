@@ -83,7 +83,7 @@ def _cursor(context: Context) -> str | None:
     "rooms changes",
     Option(
         "CURSOR",
-        help="a cursor that changes, wait or room printed; without one, only the present cursor is shown",
+        help="a cursor that rooms, rooms changes or wait printed; without one, only the present cursor is shown",
     ),
     Option("-n", "--limit", help="at most so many; 1000 by default", kind="count", metavar="N"),
     examples=(("postroom rooms changes", "a cursor to begin with"),),

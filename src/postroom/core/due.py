@@ -4,7 +4,7 @@ After a verb that writes, its process does a share of what is due in the whole r
 delivered, mail expires or is given up, givers of tasks are told of deadlines, and escalations climb. A process
 looks at most once a second, and less often where a look takes long, so looking takes at most a thousandth of its
 time; between two looks it compares two numbers and asks the store nothing. Of what is due it does a few at a time.
-A server and `postroom janitor` do the rest (`retention`).
+A server and `postroom rooms janitor` do the rest (`retention`).
 """
 
 from __future__ import annotations
