@@ -24,7 +24,7 @@ from ..model.codec import blake2b
 
 if TYPE_CHECKING:
     import ctypes
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from .protocol import Watch
 
@@ -44,7 +44,7 @@ _SIGNAL_FLAGS = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 class Notifier(Protocol):
     """What a store needs to wake others: signals opened before the sync, sent after it."""
 
-    def open_signals(self, mailboxes: Iterable[str]) -> list[Any]: ...
+    def open_signals(self, mailboxes: Collection[str]) -> list[Any]: ...
     def notify(self, signals: Iterable[Any]) -> None: ...
     def close_signals(self, signals: Iterable[Any]) -> None: ...
     def watch(self, mailboxes: Iterable[str]) -> Watch: ...
@@ -65,8 +65,8 @@ class ProcessNotifier:
         self._idle_inotify: list[int] = []
         self._pid = os.getpid()
 
-    def open_signals(self, mailboxes: Iterable[str]) -> list[int]:
-        """Open the signal files of these mailboxes, as far as they exist.
+    def open_signals(self, mailboxes: Collection[str]) -> list[int]:
+        """Open the signal files of these mailboxes and of the room, as far as they exist.
 
         Call it once the mail is visible: a watch that creates its signal file later looks for mail after that, and
         finds it.
@@ -76,7 +76,7 @@ class ProcessNotifier:
             if not self._has_waiters:
                 return []
         signals = []
-        for mailbox in mailboxes:
+        for mailbox in (ROOM, EVERYONE) if len(mailboxes) > MANY else (ROOM, *mailboxes):
             path = self._paths.get(mailbox) or self._paths.setdefault(mailbox, self.path(mailbox))
             if not os.access(path, os.W_OK):  # nobody ever waited here; access() is cheaper than a failed open()
                 continue
@@ -166,8 +166,8 @@ class LocalNotifier:
         self.lock = allocate_lock()
         self._watches: set[LocalWatch] = set()
 
-    def open_signals(self, mailboxes: Iterable[str]) -> list[str]:
-        return list(mailboxes)
+    def open_signals(self, mailboxes: Collection[str]) -> list[str]:
+        return [ROOM, *mailboxes]
 
     def notify(self, signals: Iterable[str]) -> None:
         if not self._watches:
@@ -211,7 +211,7 @@ class LocalWatch:
 
     def notify(self, mailboxes: set[str]) -> None:
         """Record the signal; called by the notifier, under its lock."""
-        watched = self._mailboxes if EVERYONE in mailboxes else mailboxes & self._mailboxes
+        watched = mailboxes & self._mailboxes
         if watched:
             self._notified |= watched
             with contextlib.suppress(BlockingIOError):  # the pipe is full: it is readable already

@@ -206,7 +206,7 @@ class FileStore(SqliteStore):
             raise
         if retry:
             self._watcher.put_back(retry)
-        signals = self._open_signals(to_notify)
+        signals = self._notifier.open_signals(to_notify)
         self._notifier.notify(signals)
         self._notifier.close_signals(signals)
 

@@ -96,7 +96,7 @@ def delivery_row(delivery: Delivery, number: int, mailbox: int) -> Row:
         delivery.due_at and micros(delivery.due_at),
         delivery.archived_at and micros(delivery.archived_at),
         delivery.expires_at and micros(delivery.expires_at),
-        *_lease(delivery.lease),
+        *(_NO_LEASE if delivery.lease is None else _lease_of(delivery)),
         delivery.reason,
         encode(delivery.history) if delivery.history else None,
         delivery.arrived or None,
@@ -109,7 +109,7 @@ CHANGED: dict[str, tuple[tuple[str, ...], Callable[[Delivery], Row]]] = {
     "read": (("seen", "revision", "read_at"), lambda d: (True, d.revision, d.read_at and micros(d.read_at))),
     "claim": (
         ("state", "revision", "due_at", "lease_token", "lease_holder", "lease_until", "lease_boot"),
-        lambda d: (STATE_NUMBER[d.state], d.revision, d.due_at and micros(d.due_at), *_lease(d.lease)),
+        lambda d: (STATE_NUMBER[d.state], d.revision, d.due_at and micros(d.due_at), *_lease_of(d)),
     ),
     "ack": (
         ("state", "revision", "seen", "read_at", "acked_at", "due_at", "archived_at"),
@@ -124,8 +124,12 @@ def _ack_times(delivery: Delivery) -> Row:
     return tuple([time and micros(time) for time in times])
 
 
-def _lease(lease: Lease | None) -> Row:
-    return (None,) * 4 if lease is None else (lease.token, lease.holder, lease.until, lease.boot)
+_NO_LEASE: Row = (None,) * 4
+
+
+def _lease_of(delivery: Delivery) -> Row:
+    lease = delivery.lease
+    return _NO_LEASE if lease is None else (lease.token, lease.holder, lease.until, lease.boot)
 
 
 def found(row: Row) -> Found:

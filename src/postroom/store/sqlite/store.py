@@ -22,7 +22,7 @@ from ...model.message import Priority
 from ...model.names import fold
 from ...model.query import Name
 from ...model.record import Record
-from ..notification import EVERYONE, MANY, ROOM, ProcessNotifier
+from ..notification import ProcessNotifier
 from ..protocol import mailboxes_to_notify
 from . import connection as sqlite_connection
 from . import ground, queries, rows
@@ -217,7 +217,7 @@ class SqliteStore:
             raise self._damaged(error) from None
         posted = done.posted
         # Opened before the sync: a watch that begins later finds the letter by its first look.
-        signals = self._open_signals(mailboxes_to_notify(done.writes, posted))
+        signals = self._notifier.open_signals(mailboxes_to_notify(done.writes, posted))
         batch = self._local.batch
         if batch is not None:
             batch.add(conn, signals, must_sync=done.must_sync)
@@ -239,10 +239,6 @@ class SqliteStore:
 
     def batch(self) -> AbstractContextManager[None]:
         return Batch(self._local, self._notifier)
-
-    def _open_signals(self, mailboxes: set[str]) -> list[Any]:
-        """Open the signals of these mailboxes before the sync; they are sent after it."""
-        return self._notifier.open_signals((ROOM, EVERYONE) if len(mailboxes) > MANY else (ROOM, *mailboxes))
 
     # -- queries
 
