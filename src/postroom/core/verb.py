@@ -270,6 +270,7 @@ class Parameter(Struct, frozen=True):
     required: bool
     default: Any = None
     deprecated: tuple[str, ...] = ()  # older names that are still accepted
+    takes_time: bool = False  # is a text read as a time?
 
 
 @cache
@@ -287,7 +288,16 @@ def parameters(cls: type[Verb]) -> dict[str, Parameter]:
             continue
         name = field.encode_name
         old = tuple(old for old, new in declaration.old_names.items() if new == name)
-        found[name] = Parameter(name, field.name, wanted, about, field.required, field.default, old)
+        found[name] = Parameter(
+            name=name,
+            field=field.name,
+            type=wanted,
+            help=about,
+            required=field.required,
+            default=field.default,
+            deprecated=old,
+            takes_time=datetime in get_args(wanted),
+        )
     if "agent_id" in found:
         found["agent_id"] = found.pop("agent_id")
     return found
@@ -319,7 +329,7 @@ def from_params(cls: type[V_], params: Mapping[str, Any]) -> V_:
                 raise Invalid("there is no such parameter", field=name, hint=", ".join(known) or "it takes none")
             continue
         if value is not None or known[own].default is UNSET:
-            is_time = isinstance(value, str) and datetime in get_args(known[own].type)
+            is_time = known[own].takes_time and isinstance(value, str)
             values[own], written[own] = parse_time(value, name) if is_time else value, name
     for name, parameter in known.items():
         if parameter.required and name not in values:

@@ -183,7 +183,7 @@ def _created_data(core: Core, principal: Principal, talk: ConversationRecord) ->
 # send more than was asked for.
 
 _LIST_FIELDS = ("event_types", "scopes", "from_agents", "priorities", "roles", "from_roles", "correlation_ids")
-_MAIL_FIELDS = ("conversation_id", "thread_id", "participant_id", "content_type")
+MAIL_FIELDS = ("conversation_id", "thread_id", "participant_id", "content_type")
 _TYPE_OF_MAP = {word: ours for ours, word in MAP_TYPES.items()}
 
 
@@ -215,7 +215,7 @@ def check_filter(params: Any) -> EventFilter:
         raise Invalid("must be an object", field="filter.metadata_match")
     agent = words.pop("agent", words.pop("mailbox", None))
     fields: dict[str, Any] = {name: _texts(words.pop(name), name) for name in _LIST_FIELDS if name in words}
-    fields |= {name: _text(mail.pop(name), f"mail.{name}") for name in _MAIL_FIELDS if name in mail}
+    fields |= {name: _text(mail.pop(name), f"mail.{name}") for name in MAIL_FIELDS if name in mail}
     for unknown in (*words, *(f"mail.{name}" for name in mail)):
         hint = ", ".join((*_LIST_FIELDS, "metadata_match", "mail", "agent"))
         raise Invalid("there is no such filter", field=f"filter.{unknown}"[:100], hint=hint)

@@ -15,6 +15,7 @@ from ..errors import Invalid
 from ..formats.events import stream_data
 from ..model.codec import encode
 from .callers import Caller
+from .events import MAIL_FIELDS
 from .http import CLOSE, header_values
 from .http_connection import CONNECTION
 from .websocket import Outbox
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 COMMENT = b":\n\n"  # keeps the stream alive
 _LIST_FIELDS = ("event_types", "scopes", "from_agents", "priorities")
-_MAIL_FIELDS = ("conversation_id", "thread_id", "participant_id", "content_type")
 _STREAM_TYPES = {"message.sent": "message.created"}  # MAP's type → that of agent-inbox's streams
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -102,14 +102,14 @@ def subscribe_params(query: bytes, headers: Headers) -> dict[str, Any]:
         plain = snake(name)
         if plain in _LIST_FIELDS:
             filter.setdefault(plain, []).extend(filter_word for filter_word in value.split(",") if filter_word)
-        elif plain in _MAIL_FIELDS:
+        elif plain in MAIL_FIELDS:
             mail[plain] = value
         elif plain == "agent":
             filter[plain] = value
         elif plain == "since":
             since = value
         else:
-            hint = ", ".join((*_LIST_FIELDS, *_MAIL_FIELDS, "agent", "since"))
+            hint = ", ".join((*_LIST_FIELDS, *MAIL_FIELDS, "agent", "since"))
             raise Invalid("unknown query parameter", field=ascii(name)[1:-1][:100], hint=hint)
     last = [one for one in header_values(headers, b"last-event-id") if one]  # an empty one means none
     return {"filter": filter | ({"mail": mail} if mail else {}), "since": last[0] if last else since}
