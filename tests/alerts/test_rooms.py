@@ -65,6 +65,8 @@ class InARoom(Ringer):
 
     def send(self, word: str, *, is_old: bool = False) -> None:
         brief = {"expires": BRIEF} if word == "brief" else {"priority": word}
+        if not is_old:
+            self.let_time_pass()  # a send does a share of what is due, as every verb that writes
         id = self._ann.send("bob", word, **brief).id
         self.note(id, word, is_old=is_old)
         self._unsafe.add(id)
