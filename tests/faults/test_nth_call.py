@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 import postroom
 from postroom.model.report import Level
-from postroom.store.protocol import Store
+from postroom.store.protocol import Store, first_sent
 from tests.conftest import LONG
 from tests.faults import audit, files_room, injection
 from tests.faults.injection import CALLS, EIO, ENOSPC, KILL, SYNCS, Call, Run, believed, needs_strace
@@ -77,7 +77,7 @@ def use_again(folder: Path, store: Store) -> list[str]:
     box = room_over(store).mailbox(WHO)
     wrong = []
     for key, *to in lines_with(lines(folder), "try"):
-        first = store.sent(WHO, key)
+        first = first_sent(store, WHO, key)
         is_broadcast = tuple(to) == MEMBERS
         text = text_of(key)
         receipt = box.broadcast(CROWD, text, key=key) if is_broadcast else box.send(to, text, key=key)

@@ -61,7 +61,9 @@ NARROW = Query(
         pytest.param(queries.letters(LetterQuery(conversation="c")), "letters_by_conversation", id="conversation"),
         pytest.param(queries.letters(LetterQuery(thread_tag="t")), "letters_by_tag", id="tag"),
         pytest.param(
-            queries.ids("01J", "bob", 9), "sqlite_autoindex_letters_1 (id>? AND id<?)", id="beginning of an id"
+            queries.letters(LetterQuery(beginning="01J", party="bob", order="id", limit=9)),
+            "sqlite_autoindex_letters_1 (id>? AND id<?)",
+            id="beginning of an id",
         ),
         pytest.param(queries.overdue(moment(), [1, 2], 9), "deliveries_held", id="overdue"),
         pytest.param(queries.overdue(moment(), None, 9), "deliveries_queued", id="overdue anywhere"),

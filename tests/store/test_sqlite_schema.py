@@ -11,7 +11,7 @@ from postroom.errors import Damaged, SchemaTooNew
 from postroom.model.codec import decode_message
 from postroom.model.delivery import State
 from postroom.model.query import Query
-from postroom.store.protocol import Rename, all_names, spelling_of
+from postroom.store.protocol import Rename, all_names, first_sent, spelling_of
 from postroom.store.sqlite import schema
 from postroom.store.sqlite.schema import APPLICATION, STEPS, bring_up
 from postroom.store.sqlite.writes import WRONG
@@ -194,7 +194,7 @@ def test_the_mailboxes_of_the_human_become_one(path: Path) -> None:
         assert ids(store, Query(mailbox="bob", sender="human", order="age")) == ["m5", "m6"]
         assert all_names(store) == ["ann", "bob", "human"]
         assert (spelling_of(store, "user"), spelling_of(store, "ceo")) == ("human", "human")
-        assert store.sent("human", "k") is not None
+        assert first_sent(store, "human", "k") is not None
 
 
 def test_a_room_without_a_human_gets_none(path: Path) -> None:

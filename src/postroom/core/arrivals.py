@@ -53,7 +53,7 @@ from ..model.record import CARD, FORGOTTEN, SPENT, spent_key
 from ..policy import trust
 from ..policy.admission import check_expiry
 from ..policy.trust import speaks_for
-from ..store.protocol import Post, check_space, is_known, spelling_of
+from ..store.protocol import Post, check_space, first_sent, is_known, spelling_of
 from . import addressing, agents, outbox, task_index
 from . import compose as core_compose
 from . import peers as core_peers
@@ -135,7 +135,7 @@ def _origin_of(core: Core, id: str) -> tuple[bool, dict[str, Any]]:
 
 def _is_copied(core: Core, sender: str, key: str) -> bool:
     """Return whether a copy of a letter is stored under this key, or was."""
-    return bool(core.store.sent(sender, key) or core.store.records(SPENT, spent_key(sender, key)))
+    return bool(first_sent(core.store, sender, key) or core.store.records(SPENT, spent_key(sender, key)))
 
 
 class _Intake:

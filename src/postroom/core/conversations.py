@@ -51,7 +51,7 @@ from ..model.thread import (
     with_participant,
 )
 from ..model.values import check_label, check_line, check_object
-from ..store.protocol import spelling_of
+from ..store.protocol import first_sent, spelling_of
 from . import addressing, messages
 from .compose import LONGEST_SUBJECT, Draft
 from .core import find_record, put_record
@@ -435,7 +435,7 @@ class TakeTurn(ConversationVerb, kw_only=True):
     def post(self, core: Core, principal: Principal, view: View, participant: str) -> Post:
         """Return the post of the turn, ready to be committed, or raise the reason why not."""
         # A repeat is answered even if the conversation was closed since (G3).
-        first = None if self.key is None else core.store.sent(participant, self.key)
+        first = None if self.key is None else first_sent(core.store, participant, self.key)
         if first is None:
             _check_open(view, participant, strict=not principal.operator)
             audience = _audience(view, participant, self.visibility)

@@ -18,7 +18,7 @@ from ..model.message import BOUNCE, FEDERATION_NOTE, Message, Recipient, data, s
 from ..model.names import AT, POSTMASTER, system_of
 from ..model.query import Found
 from ..policy import retry
-from ..store.protocol import Move, Post, spelling_of
+from ..store.protocol import Move, Post, first_sent, spelling_of
 from .compose import LONGEST_SUBJECT
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def bounce_remote(core: Core, message: Message, to: str, reason: str) -> None:
 
     def plan() -> Sequence[Write]:
         # The peer sends the letter again until it is confirmed; its sender gets one bounce.
-        if core.store.sent(POSTMASTER, key):
+        if first_sent(core.store, POSTMASTER, key):
             return []
         words = f"Your letter to {to} was not taken: {reason}"
         return [_bounce_notice(core, message, to, reason, words, core.now().wall, key=key)]

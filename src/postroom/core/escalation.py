@@ -30,7 +30,7 @@ from ..model.query import LetterQuery, Query
 from ..model.record import CLOSED_ESCALATION, OPEN_ESCALATION
 from ..model.task import ESCALATION, Escalation
 from ..policy.routing import after_climb, rungs_above, time_to_climb, urgency
-from ..store.protocol import Move, Post, known_names, spelling_of
+from ..store.protocol import Move, Post, first_sent, known_names, spelling_of
 from . import addressing, inbox
 from .compose import LetterFields, as_parts
 from .core import find_record, put_record
@@ -220,7 +220,7 @@ def _from_first(core: Core, asker: str, key: str, above: tuple[str, ...]) -> tup
 
     On a repeat with the same key, the agent that was asked first stays the first.
     """
-    sent = core.store.sent(asker, key)
+    sent = first_sent(core.store, asker, key)
     if sent is not None:
         return (sent.message.recipients[0].address, *above[1:])
     refused = list(takewhile(lambda name: not accepts(core, asker, name), above))
@@ -254,7 +254,7 @@ def _id(asker: str, key: Any) -> str:
 
 def _is_repeat(core: Core, post: Post) -> bool:
     message = post.message
-    return not post.deliveries or core.store.sent(message.sender, message.key or message.id) is not None
+    return not post.deliveries or first_sent(core.store, message.sender, message.key or message.id) is not None
 
 
 def span(since: datetime, now: datetime) -> str:

@@ -34,7 +34,7 @@ from ..model.record import MEMBER, SPENT, spent_key
 from ..model.thread import conversation_of, general_scope
 from ..policy import admission
 from ..policy.admission import HOUR, MINUTE, check_expiry, is_within, too_crowded, too_fast
-from ..store.protocol import FEW, Move, Post, vouched
+from ..store.protocol import FEW, Move, Post, first_sent, vouched
 from . import addressing, inbox, outbox, presentation, task_index
 from . import names as core_names
 from . import peers as core_peers
@@ -282,7 +282,7 @@ def _due_at(message: Message, at: Any, now: datetime) -> datetime | None:
 
 def _first_derived_fields(core: Core, sender: str, key: str) -> dict[str, Any] | None:
     """Return the derived fields of the letter that used this key before, even if it has been deleted."""
-    sent = core.store.sent(sender, key)
+    sent = first_sent(core.store, sender, key)
     if sent is not None and sent.message.sender != sender:  # renamed since: the store must find it by its id
         return derived_fields(sent.message) | {"sender": sent.message.sender, "id": sent.message.id}
     if sent is not None:

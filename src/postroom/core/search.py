@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ..model.delivery import State, forwarded_to
 from ..model.message import Message
 from ..model.names import HUMAN, check_id, fold
-from ..model.query import Query
+from ..model.query import LetterQuery, Query
 from ..model.search import Marks, SearchQuery, read_query, search_text, words
 from ..store.protocol import spelling_of
 from .deliveries import apply_timers
@@ -115,7 +115,9 @@ class FindIds(MailboxVerb, kw_only=True):
     limit: Annotated[int, "how many at most"]
 
     def run(self, core: Core, _principal: Principal) -> Ids:
-        return Ids(core.store.ids(check_id(self.prefix, "id"), self.mailbox, self.limit))
+        beginning = check_id(self.prefix, "id")
+        query = LetterQuery(beginning=beginning, party=self.mailbox, order="id", limit=self.limit)
+        return Ids([letter.message.id for letter in core.store.letters(query)])
 
 
 def _with_human_name(query: SearchQuery, human: str) -> SearchQuery:

@@ -27,7 +27,7 @@ from ..model.task import (
     task_above,
     write_task,
 )
-from ..store.protocol import Post, Put
+from ..store.protocol import Post, Put, first_sent
 from . import names
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def was_sent(core: Core, message: Message) -> bool:
     """Return whether the store has this letter already, or remembers its id or key."""
     store, key = core.store, message.key or message.id
     return (
-        store.sent(names.current_name(core, message.sender), key) is not None
+        first_sent(store, names.current_name(core, message.sender), key) is not None
         or bool(store.records(FORGOTTEN, message.id))
         or bool(store.records(SPENT, spent_key(message.sender, key)))
     )

@@ -41,7 +41,7 @@ from ..model.names import BROADCAST, check_agent, check_scope, format_address, p
 from ..model.record import CARD, MAP_LINK, MEMBER
 from ..server.events import LoadedChanges, check_filter, events, wanted
 from ..server.requests import ForeignVerb, Milliseconds, time_of
-from ..store.protocol import known_names, spelling_of
+from ..store.protocol import first_sent, known_names, spelling_of
 from .method import FILTER, LIMIT, JsonObject, map_method
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class Send(ForeignVerb, kw_only=True, rename={"from_": "from"}):
         except IdTaken:  # sent again, with another timestamp in its meta
             # Clients of the SDK repeat a message with a new timestamp, which is other content to us. The first one
             # counts.
-            first = core.store.sent(sender, fields["key"]) if "key" in fields else None
+            first = first_sent(core.store, sender, fields["key"]) if "key" in fields else None
             if first is None:
                 raise
             sent = Receipt(message=first.message, repeated=True)

@@ -77,6 +77,8 @@ class LetterQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     scope: str | None = None
     party: str | None = None  # sent by, or delivered to
     sender: str | None = None
+    key: str | None = None  # sent by `sender` with this key, or without a key under this id; no other field counts
+    beginning: str = ""  # of their ids
     replies_in: str | None = None  # a thread, without its root
     received_by: str | None = None  # delivered to
     to_several: bool = False  # delivered to more than one mailbox
@@ -84,7 +86,7 @@ class LetterQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     after: int = 0  # acceptance number
     settled_before: datetime | None = None  # every delivery done or dead by then
     spared: tuple[str, ...] = ()  # ids of letters to leave out
-    order: Literal["age", "newest"] = "age"
+    order: Literal["age", "newest", "id"] = "age"
     skip: int = 0
     limit: int | None = None
 

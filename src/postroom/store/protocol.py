@@ -20,6 +20,7 @@ from ..errors import QuotaFull
 from ..model.delivery import COPIED, DURABLE, REDIRECTED, Delivery, State
 from ..model.message import Message
 from ..model.names import system_of
+from ..model.query import LetterQuery
 from ..model.record import Record
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..model.message import Priority
-    from ..model.query import Found, LetterQuery, Moment, Name, Query, Tally, Traffic
+    from ..model.query import Found, Moment, Name, Query, Tally, Traffic
     from ..model.record import Change, Cursor
     from ..model.report import Finding, Progress
     from ..model.search import SearchQuery
@@ -158,10 +159,6 @@ class Store(Protocol):
         ...
 
     def get(self, ids: Sequence[str]) -> dict[str, Letter]: ...
-    def sent(self, sender: str, key: str) -> Letter | None:
-        """Return the letter this sender sent with this key, or without a key under this id."""
-        ...
-
     def find(self, query: Query) -> list[Found]: ...
     def count(self, query: Query) -> dict[Priority, int]:
         """Count the matching deliveries by priority, whatever `limit` and `order` say."""
@@ -170,10 +167,6 @@ class Store(Protocol):
     def letters(self, query: LetterQuery) -> list[Letter]: ...
     def count_letters(self, query: LetterQuery) -> int:
         """Count the matching letters, whatever `skip`, `limit` and `order` say."""
-        ...
-
-    def ids(self, beginning: str, party: str | None, limit: int) -> list[str]:
-        """Return the ids with this beginning, sorted, of letters that `party` sent or received (None: of all)."""
         ...
 
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
@@ -349,6 +342,12 @@ def mailboxes_to_notify(writes: Sequence[Write], posted: Sequence[Posted]) -> se
         elif isinstance(write, Rename):
             notified.add(write.old)  # a process may still wait under the old name
     return notified
+
+
+def first_sent(store: Store, sender: str, key: str) -> Letter | None:
+    """Return the letter this sender sent with this key, or without a key under this id."""
+    found = store.letters(LetterQuery(sender=sender, key=key))
+    return found[0] if found else None
 
 
 def spelling_of(store: Store, name: str) -> str | None:

@@ -158,17 +158,25 @@ def count(query: Query) -> Statement:
     return f"SELECT d.rank, count(*) {source}{where} GROUP BY d.rank", values
 
 
+# A letter by its key, or, if it was sent without one, by its id.
+BY_KEY = """
+SELECT l.number, l.sum, l.body FROM mailboxes m JOIN letters l ON l.sender = m.id
+WHERE m.folded = ?1 AND m.name = ?2 AND l.key = ?3
+UNION ALL
+SELECT l.number, l.sum, l.body FROM letters l JOIN mailboxes m ON m.id = l.sender
+WHERE l.id = ?3 AND l.key IS NULL AND m.name = ?2"""
+
+
 def letters(query: LetterQuery) -> Statement:
+    if query.key is not None:
+        return BY_KEY, [fold(query.sender or ""), query.sender, query.key]
     pieces = list(_letter_pieces(query))
     where = "".join(f" AND {piece}" for piece, _ in pieces)
     limit, more = " LIMIT ? OFFSET ?", [-1 if query.limit is None else query.limit, query.skip]
-    order = "DESC" if query.order == "newest" else "ASC"
+    order = {"age": "l.number", "newest": "l.number DESC", "id": "l.id"}[query.order]
     after, values = _after(query)
     values += [value for _, held in pieces for value in held]
-    sql = (
-        "SELECT l.number, l.sum, l.body FROM letters l"
-        f" WHERE l.number > {after}{where} ORDER BY l.number {order}{limit}"
-    )
+    sql = f"SELECT l.number, l.sum, l.body FROM letters l WHERE l.number > {after}{where} ORDER BY {order}{limit}"
     return sql, values + more
 
 
@@ -190,17 +198,6 @@ def count_letters(query: LetterQuery) -> Statement:
     # Without a condition the smallest index answers; the letters themselves are not read.
     sql = f"SELECT count(*) FROM letters l WHERE 1{where}" if pieces else "SELECT count(*) FROM letters"
     return sql, [value for _, held in pieces for value in held]
-
-
-def ids(beginning: str, party: str | None, limit: int) -> Statement:
-    """Return the query for ids with this beginning, by the index of ids alone.
-
-    All characters of an id come before DEL.
-    """
-    pieces = [("l.id >= ? AND l.id < ?", [beginning, f"{beginning}\x7f"]), *_party(party)]
-    where = " AND ".join(piece for piece, _ in pieces)
-    values = [value for _, held in pieces for value in held]
-    return f"SELECT l.id FROM letters l WHERE {where} ORDER BY l.id LIMIT ?", [*values, limit]
 
 
 def threads(party: str | None, limit: int) -> Statement:
@@ -374,6 +371,8 @@ def _letter_pieces(query: LetterQuery) -> Iterator[tuple[str, list[Any]]]:
     if query.replies_in is not None:
         yield "l.thread = ?", [query.replies_in]
     yield from _pace(query)
+    if query.beginning:  # all characters of an id come before DEL
+        yield "l.id >= ? AND l.id < ?", [query.beginning, f"{query.beginning}\x7f"]
     if query.spared:
         yield "l.id NOT IN (SELECT value FROM json_each(?))", [encode(query.spared).decode()]
     if query.settled_before is not None:

@@ -29,7 +29,7 @@ from . import ground, queries, rows
 from . import writes as sqlite_writes
 from .commit import Batch, commit, make_safe
 from .connection import NEXT_NUMBER, Connection, translate, translated
-from .writes import BY_KEY, WAITING, place_of
+from .writes import WAITING, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -247,10 +247,6 @@ class SqliteStore:
         sql = f"SELECT number, sum, body FROM letters WHERE id IN ({marks})"
         return {letter.message.id: letter for letter in self._fetch(rows.letter, (sql, list(ids)))}
 
-    def sent(self, sender: str, key: str) -> Letter | None:
-        found = self._fetch(rows.letter, (BY_KEY, [fold(sender), sender, key]))
-        return found[0] if found else None
-
     def find(self, query: Query) -> list[Found]:
         if query.order == "priority" and query.mailbox is not None and query.limit is not None:
             return self._with_seen(self._fetch(rows.found_apart, queries.find_apart(query)[0]), query)
@@ -305,9 +301,6 @@ class SqliteStore:
     def count_letters(self, query: LetterQuery) -> int:
         number: int = self._query(*queries.count_letters(query))[0][0]
         return number
-
-    def ids(self, beginning: str, party: str | None, limit: int) -> list[str]:
-        return [id for (id,) in self._query(*queries.ids(beginning, party, limit))]
 
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
         from .search import Search  # noqa: PLC0415 - most processes do not search

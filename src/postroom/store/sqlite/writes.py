@@ -27,6 +27,7 @@ from ...model.names import AT, fold, system_of
 from ...model.record import CARD, FORGOTTEN, GUARD, ROUTE, SPENT, spent_key
 from ..protocol import Forget, Introduce, Move, Post, Posted, Put, check_space
 from .connection import NEXT_NUMBER
+from .queries import BY_KEY
 from .rows import CHANGED, COLUMNS, STATE_NUMBER, delivery_row, letter_row
 
 if TYPE_CHECKING:
@@ -183,13 +184,6 @@ SELECT (SELECT value FROM records WHERE kind = '{FORGOTTEN}' AND key = ?1),
        EXISTS (SELECT 1 FROM records WHERE kind = '{GUARD}'),
        EXISTS (SELECT 1 FROM records WHERE kind = '{ROUTE}')"""
 _NO_EARLIER = [None, None, None]  # the first three: no earlier letter has this id, or had it or the key
-# A letter by its key, or, if it was sent without one, by its id.
-BY_KEY = """
-SELECT l.number, l.sum, l.body FROM mailboxes m JOIN letters l ON l.sender = m.id
-WHERE m.folded = ?1 AND m.name = ?2 AND l.key = ?3
-UNION ALL
-SELECT l.number, l.sum, l.body FROM letters l JOIN mailboxes m ON m.id = l.sender
-WHERE l.id = ?3 AND l.key IS NULL AND m.name = ?2"""
 INSERT_LETTER = f"INSERT INTO letters VALUES ({', '.join('?' * 13)})"
 INSERT_DELIVERY = f"INSERT INTO deliveries VALUES ({', '.join('?' * len(COLUMNS))})"
 # Deliveries like the first one. Its values are bound, not read: SQLite copies a table that one statement both
