@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from postroom.model.delivery import SETTLED, Delivery, State
 from postroom.model.message import Message, Priority
-from postroom.model.query import Found, LetterQuery, Moment, Query, Settled, Tally
+from postroom.model.query import Found, LetterQuery, Moment, Query, Tally
 from postroom.model.thread import conversation_of
 
 
@@ -114,15 +113,6 @@ def _tally(mailbox: str, deliveries: list[Delivery]) -> Tally:
     )
 
 
-def settled_since(deliveries: Iterable[Delivery], after: datetime) -> Iterator[Settled]:
-    """Yield the deliveries acknowledged at or after a time; archiving them later does not count again."""
-    for delivery in deliveries:
-        acked = delivery.acked_at
-        if acked is not None and acked >= after:
-            waited = (acked - (delivery.delivered_at or acked)).total_seconds()
-            yield Settled(delivery.mailbox, max(0.0, waited))
-
-
 # -- letters, and time
 
 
@@ -141,6 +131,7 @@ def matches_letters(message: Message, deliveries: list[Delivery], query: LetterQ
         and (query.received_by is None or query.received_by in came)
         and (not query.to_several or len(deliveries) > 1)
         and message.id not in query.spared
+        and message.id.startswith(query.beginning)
         and (
             query.settled_before is None
             or (len(settled) == len(deliveries) and all(t and t < query.settled_before for t in settled))

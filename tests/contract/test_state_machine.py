@@ -24,7 +24,7 @@ from postroom.model.message import Message, Priority
 from postroom.model.names import is_remote
 from postroom.model.query import Order, Query
 from postroom.model.record import Change, Cursor
-from postroom.store.protocol import Forget, Move, Posted, Put, Store, Write
+from postroom.store.protocol import Forget, Move, Posted, Put, Store, Write, outgoing, waiting_letters
 from tests.contract.stores import STORES, Kind
 from tests.letters import BOOT, NOW, after, attempt, forget, lease, letter, note, post
 
@@ -274,8 +274,8 @@ class Room(RuleBasedStateMachine):
         """What waits for another system: all of it, and that which could go now."""
         waits = self.model.find("dora@far", (State.QUEUED,), "age")
         due = [d for d in waits if d.due_at is None or d.due_at <= NOW]
-        assert self.store.outgoing(None) == ({"dora@far": len(waits)} if waits else {})
-        assert self.store.outgoing(NOW) == ({"dora@far": len(due)} if due else {})
+        assert outgoing(self.store) == ({"dora@far": len(waits)} if waits else {})
+        assert outgoing(self.store, NOW) == ({"dora@far": len(due)} if due else {})
 
     @rule()
     def remember_now(self) -> None:
@@ -310,7 +310,7 @@ class Room(RuleBasedStateMachine):
             waits = [at for at, d in self.model.deliveries.items() if at[1] == place and d.waits]
             for name in NAMES:
                 own = sum(self.model.letters[id].sender == name for id, _ in waits)
-                assert self.store.waiting(place, name) == (len(waits), own)
+                assert waiting_letters(self.store, place, name) == (len(waits), own)
 
 
 def _grouped(found: list[Delivery]) -> list[Delivery]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from postroom import LookAlike, Resync, StaleRevision, UnknownMessage
+from postroom import LookAlike, Resync, Room, StaleRevision, UnknownMessage
+from postroom.core.outbox import unknown_names
+from postroom.core.stats import Settled, traffic_since
 from postroom.model import delivery
 from postroom.model.delivery import REDIRECTED, State, redirect
 from postroom.model.message import Priority
-from postroom.model.query import LetterQuery, Query, Settled, Tally
-from postroom.store.protocol import Introduce, Move, Store, all_names, known_names
+from postroom.model.query import LetterQuery, Query, Tally
+from postroom.settings import Settings
+from postroom.store.protocol import Introduce, Move, Store, all_names, known_names, outgoing, waiting_letters
 from tests.letters import NOW, ack, after, bury, claim, forget, held, letter, move, post, read, send
 
 EMPTY = dict.fromkeys(Priority, 0)
@@ -28,7 +31,7 @@ def fill(store: Store) -> None:
 
 def test_a_tally_counts_what_is_open_and_dead_by_mailbox(store: Store) -> None:
     fill(store)
-    bob, cleo = store.tally(None)
+    bob, cleo = store.count(Query(), by="state")
     assert bob == Tally(
         mailbox="bob",
         unread=EMPTY | {Priority.URGENT: 1, Priority.NORMAL: 1},
@@ -42,15 +45,15 @@ def test_a_tally_counts_what_is_open_and_dead_by_mailbox(store: Store) -> None:
     )
     assert (bob.total_unread, bob.backlog) == (2, 4)
     assert cleo == Tally(mailbox="cleo", unread=EMPTY | {Priority.NORMAL: 1}, oldest_unread_at=NOW)
-    assert store.tally("bob") == [bob]
-    assert store.tally("Bob") == store.tally("nobody") == []
-    assert store.count_deliveries() == 8
+    assert store.count(Query(mailbox="bob"), by="state") == [bob]
+    assert store.count(Query(mailbox="Bob"), by="state") == store.count(Query(mailbox="nobody"), by="state") == []
+    assert store.count(Query(), by="all") == 8
 
 
 def test_what_is_done_has_no_tally(store: Store) -> None:
     ack(store, send(store, "m1"))
-    assert store.tally(None) == []
-    assert store.count_deliveries() == 1
+    assert store.count(Query(), by="state") == []
+    assert store.count(Query(), by="all") == 1
 
 
 def test_the_oldest_unread_letter_is_the_one_accepted_first(store: Store) -> None:
@@ -59,10 +62,10 @@ def test_the_oldest_unread_letter_is_the_one_accepted_first(store: Store) -> Non
     send(store, "m1", priority=Priority.URGENT)
     queued = held(store, "late")
     move(store, queued, delivery.deliver(queued, after(30)), "deliver")
-    (bob,) = store.tally("bob")
+    (bob,) = store.count(Query(mailbox="bob"), by="state")
     assert bob.oldest_unread_at == after(30)
     read(store, held(store, "late"))
-    (bob,) = store.tally("bob")
+    (bob,) = store.count(Query(mailbox="bob"), by="state")
     assert bob.oldest_unread_at == NOW
 
 
@@ -86,7 +89,7 @@ def test_letters_are_counted_as_they_are_found(store: Store, query: LetterQuery,
     ):
         send(store, id, [to], sender=sender)
     ack(store, held(store, "m1"))
-    assert store.count_letters(query) == count
+    assert store.count(query, by="all") == count
 
 
 def test_traffic_is_what_happened_after_a_cursor(store: Store) -> None:
@@ -98,11 +101,11 @@ def test_traffic_is_what_happened_after_a_cursor(store: Store) -> None:
     ack(store, done, after(5), archive=True)
     ack(store, held(store, "m1", "cleo"), after(2))
     bury(store, held(store, "m2"))
-    traffic = store.traffic(start, NOW)
+    traffic = traffic_since(store, start, NOW)
     assert (traffic.sent, traffic.died) == (4, 1)
     assert sorted(traffic.settled, key=lambda s: s.mailbox) == [Settled("bob", 5.0), Settled("cleo", 2.0)]
     assert traffic.cursor == store.cursor()
-    nothing = store.traffic(traffic.cursor, after(5))
+    nothing = traffic_since(store, traffic.cursor, after(5))
     assert (nothing.sent, nothing.settled, nothing.died) == (0, (), 0)
 
 
@@ -110,22 +113,22 @@ def test_archiving_what_was_done_before_is_no_traffic(store: Store) -> None:
     done = ack(store, send(store, "m1"))
     start = store.cursor()
     move(store, done, delivery.archive(done, after(60)), "archive")
-    assert store.traffic(start, after(1)).settled == ()
-    assert len(store.traffic(start, NOW).settled) == 1  # done at the very moment of the cursor
+    assert traffic_since(store, start, after(1)).settled == ()
+    assert len(traffic_since(store, start, NOW).settled) == 1  # done at the very moment of the cursor
 
 
 def test_what_is_done_and_archived_between_two_looks_counts_once(store: Store) -> None:
     start = store.cursor()
     done = ack(store, send(store, "m1"))
     move(store, done, delivery.archive(done, after(60)), "archive")
-    assert len(store.traffic(start, NOW).settled) == 1
+    assert len(traffic_since(store, start, NOW).settled) == 1
 
 
 def test_traffic_of_a_deleted_letter_is_not_reported(store: Store) -> None:
     start = store.cursor()
     ack(store, send(store, "m1"))
     store.commit(forget(letter("m1")))
-    traffic = store.traffic(start, NOW)
+    traffic = traffic_since(store, start, NOW)
     assert (traffic.sent, traffic.settled) == (0, ())
 
 
@@ -133,7 +136,7 @@ def test_traffic_after_a_cursor_of_another_life_needs_a_resync(store: Store) -> 
     start = store.cursor()
     store.renew_epoch()
     with pytest.raises(Resync):
-        store.traffic(start, NOW)
+        traffic_since(store, start, NOW)
 
 
 def test_a_name_can_be_introduced_without_mail(store: Store) -> None:
@@ -153,13 +156,14 @@ def test_who_wrote_is_known_and_who_was_only_written_to_is_not(store: Store) -> 
 
 
 def test_strangers_are_names_never_active_with_mail_that_nobody_read(store: Store) -> None:
-    assert store.strangers() == {}
+    core = Room(store, Settings()).core
+    assert unknown_names(core) == {}
     send(store, "m1", ["bob", "cleo", "dan@far"], priority=Priority.URGENT)
     newest = send(store, "m2").number
     store.commit([Introduce("cleo", known=True)])
-    assert store.strangers() == {"bob": newest}
+    assert unknown_names(core) == {"bob": newest}
     read(store, held(store, "m2"))
-    assert store.strangers() == {}
+    assert unknown_names(core) == {}
 
 
 def test_a_delivery_goes_to_another_mailbox_with_all_that_is_counted(store: Store) -> None:
@@ -168,8 +172,8 @@ def test_a_delivery_goes_to_another_mailbox_with_all_that_is_counted(store: Stor
     store.commit([Move(before, there, REDIRECTED)])
 
     assert (there, State.UNREAD) == (held(store, "m1", "Bob@far"), held(store, "m1", "cleo").state)
-    assert not store.find(Query(mailbox="bob")) and store.outgoing(None) == {"Bob@far": 1}
-    assert [(0, 0), (1, 1)] == [store.waiting(name, "ann") for name in ("bob", "Bob@far")]
+    assert not store.find(Query(mailbox="bob")) and outgoing(store) == {"Bob@far": 1}
+    assert [(0, 0), (1, 1)] == [waiting_letters(store, name, "ann") for name in ("bob", "Bob@far")]
     assert known_names(store) == ["ann"]
     with pytest.raises((StaleRevision, UnknownMessage)):
         store.commit([Move(before, there, REDIRECTED)])
@@ -180,4 +184,4 @@ def test_a_delivery_that_changed_meanwhile_goes_nowhere(store: Store) -> None:
     claim(store, before)
     with pytest.raises(StaleRevision):
         store.commit([Move(before, redirect(before, "bob@far", NOW), REDIRECTED)])
-    assert held(store, "m1").state is State.CLAIMED and store.outgoing(None) == {}
+    assert held(store, "m1").state is State.CLAIMED and outgoing(store) == {}

@@ -104,28 +104,28 @@ def test_threads_are_those_with_replies_the_latest_first(store: Store) -> None:
     send(store, "two", sender="cleo")
     send(store, "r2", ["cleo"], sender="bob", thread_id="two")
     send(store, "r1", ["ann"], sender="bob", thread_id="one")
-    assert store.threads(None, 10) == ["one", "two"]
+    assert list(store.count(LetterQuery(limit=10), by="thread")) == ["one", "two"]
 
     send(store, "r3", ["cleo"], sender="bob", thread_id="two")
-    assert store.threads(None, 10) == ["two", "one"]
-    assert store.threads(None, 1) == ["two"]
-    assert store.threads("ann", 10) == ["one"]
-    assert store.threads("bob", 10) == ["two", "one"]
-    assert store.threads("nobody", 10) == []
+    assert list(store.count(LetterQuery(limit=10), by="thread")) == ["two", "one"]
+    assert list(store.count(LetterQuery(limit=1), by="thread")) == ["two"]
+    assert list(store.count(LetterQuery(party="ann", limit=10), by="thread")) == ["one"]
+    assert list(store.count(LetterQuery(party="bob", limit=10), by="thread")) == ["two", "one"]
+    assert list(store.count(LetterQuery(party="nobody", limit=10), by="thread")) == []
 
 
 def test_conversations_are_explicit_or_by_tag_and_scope_or_catch_all(talks: Store) -> None:
     general, team = general_conversation(), general_conversation("team")
     release = tag_conversation("release", "team")
 
-    assert talks.conversations(None, None, 10) == [general, team, "conv-1", release]
-    assert talks.conversations(None, None, 2) == [general, team]
-    assert talks.conversations(None, "team", 10) == [team, release]
-    assert talks.conversations(None, "default", 10) == [general, "conv-1"]
-    assert talks.conversations("cleo", None, 10) == [general]
-    assert talks.conversations("dan", "team", 10) == [team]
+    assert list(talks.count(LetterQuery(limit=10), by="conversation")) == [general, team, "conv-1", release]
+    assert list(talks.count(LetterQuery(limit=2), by="conversation")) == [general, team]
+    assert list(talks.count(LetterQuery(scope="team", limit=10), by="conversation")) == [team, release]
+    assert list(talks.count(LetterQuery(scope="default", limit=10), by="conversation")) == [general, "conv-1"]
+    assert list(talks.count(LetterQuery(party="cleo", limit=10), by="conversation")) == [general]
+    assert list(talks.count(LetterQuery(party="dan", scope="team", limit=10), by="conversation")) == [team]
     send(talks, "more", conversation_id="conv-1")
-    assert talks.conversations(None, None, 1) == ["conv-1"]
+    assert list(talks.count(LetterQuery(limit=1), by="conversation")) == ["conv-1"]
 
 
 def test_records_are_found_by_kind_and_key_in_the_order_of_keys(store: Store) -> None:

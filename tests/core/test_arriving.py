@@ -29,7 +29,8 @@ from postroom.model.delivery import State
 from postroom.model.message import BOUNCE, Message, Recipient, TaskNote
 from postroom.model.names import parse_address
 from postroom.model.peer import Envelope, Peer
-from postroom.store.protocol import is_known
+from postroom.model.query import Query
+from postroom.store.protocol import is_known, waiting_letters
 from tests.core.peering import know_peer
 from tests.letters import NOW
 from tests.renaming import rename
@@ -63,10 +64,10 @@ def bring(room: Room, message: Message, *to: str, peer: Peer = FAR, **fields: An
 
 
 def refusal(room: Room, message: Message, *to: str, **fields: Any) -> PostroomError:
-    before = room.core.store.count_deliveries()
+    before = room.core.store.count(Query(), by="all")
     (problem,) = bring(room, message, *to, **fields)
     assert problem is not None
-    assert room.core.store.count_deliveries() == before
+    assert room.core.store.count(Query(), by="all") == before
     return problem
 
 
@@ -142,7 +143,7 @@ def test_a_letter_that_is_done_or_deleted_is_confirmed_and_does_not_come_back(
     assert room.purge(older_than=1) == 1
 
     assert bring(room, letter()) == [None]
-    assert room.core.store.count_deliveries() == 0
+    assert room.core.store.count(Query(), by="all") == 0
     assert isinstance(refusal(room, letter("other words")), IdTaken)
 
 
@@ -521,7 +522,7 @@ def test_of_a_letter_to_several_at_a_system_those_go_further_that_fit(factory: R
 
     result = bring(room, letter(), "a@sun", "b@sun", "c@SUN", "bob@here", "a@sun", peer=peer)
     assert [type(one) for one in result] == [type(None), type(None), QuotaFull, type(None), type(None)]
-    assert room.core.store.waiting("x@sun", "ann@far") == (2, 2)
+    assert waiting_letters(room.core.store, "x@sun", "ann@far") == (2, 2)
 
 
 def test_one_sender_elsewhere_gets_half_of_what_is_free(factory: RoomFactory) -> None:

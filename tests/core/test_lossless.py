@@ -168,10 +168,10 @@ def everything(store: Store) -> dict[str, object]:
         "spellings": [
             spelling_of(store, name) for name in ("worker", "digger", "miner", "ann", "LEAD", "zoe", "user")
         ],
-        "threads": sorted(store.threads(None, 1000)),
-        "conversations": sorted(store.conversations(None, None, 1000)),
-        "tally": store.tally(None),
-        "counts": (store.count_letters(LetterQuery()), store.count_deliveries()),
+        "threads": sorted(store.count(LetterQuery(limit=1000), by="thread")),
+        "conversations": sorted(store.count(LetterQuery(limit=1000), by="conversation")),
+        "tally": store.count(Query(), by="state"),
+        "counts": (store.count(LetterQuery(), by="all"), store.count(Query(), by="all")),
     }
 
 

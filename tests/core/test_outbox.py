@@ -17,6 +17,7 @@ from postroom.model.message import BOUNCE
 from postroom.model.peer import Peer
 from postroom.model.query import Found, Query
 from postroom.settings import Settings
+from postroom.store.protocol import outgoing
 from postroom.store.sqlite.memory import MemoryStore
 from tests.core.peering import know_peer
 from tests.letters import NOW
@@ -67,7 +68,7 @@ def test_what_is_there_is_done_here_and_says_where_it_went(room: Room, clock: Fa
     delivery = found_one(room, id).delivery
     assert (delivery.state, delivery.reason, delivery.has_left) == (State.DONE, "moved to far", True)
     assert (delivery.delivered_at, delivery.read_at) == (clock.wall, None)
-    assert (outbox.waiting_mailboxes(room.core), room.core.store.outgoing(None)) == ([], {})
+    assert (outbox.waiting_mailboxes(room.core), outgoing(room.core.store)) == ([], {})
     (stop,) = room.mailbox("ann").trace(id).stops
     assert (stop.mailbox, stop.state, stop.reason) == ("bob@far", State.DONE, "moved to far")
 
@@ -223,7 +224,7 @@ def test_an_export_and_an_import_keep_mail_for_and_from_other_systems(room: Room
     other = Room(MemoryStore(), Settings(system="here"), clock=clock)
     other.load(lines)
 
-    assert other.core.store.outgoing(None) == {"bob@far": 2}
+    assert outgoing(other.core.store) == {"bob@far": 2}
     for id in ids:
         before, after = found_one(room, id), found_one(other, id)
         assert (before.message, before.delivery.state) == (after.message, after.delivery.state)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from postroom.model import delivery
 from postroom.model.delivery import OPEN, State
 from postroom.model.query import Found, Moment, Query
-from postroom.store.protocol import Move
+from postroom.store.protocol import Move, outgoing
 from tests.faults.planting import Opener, Wrapped
 
 
@@ -85,7 +85,7 @@ class Patient(Wrapped):
         return self.inner.find(replace(query, due_most=None))
 
     def outgoing(self, due: datetime | None, most: datetime | None = None) -> dict[str, int]:  # noqa: ARG002 - the bug
-        return self.inner.outgoing(due)
+        return outgoing(self.inner, due)
 
 
 def _end(store: Wrapped, found: Found, moment: Moment) -> None:

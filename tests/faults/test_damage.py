@@ -182,7 +182,7 @@ def read_all(store: Store, sample: Sample) -> tuple[set[str], list[str]]:
     store.records("note")
     all_names(store)
     known_names(store)
-    store.tally(None)
+    store.count(Query(), by="state")
     with suppress(Resync):
         store.changes(replace(store.cursor(), number=0), 100)
     set_aside = set(store.quarantined())

@@ -12,6 +12,7 @@ import pytest
 from postroom.errors import HopsSpent, Invalid, LeaseLost, LoopDetected, Missing, NotAllowed, TooLarge
 from postroom.model.peer import Peer
 from postroom.nanobot import MailboxManager
+from postroom.store.protocol import outgoing
 from tests.core.peering import know_peer
 from tests.nanobot.folder import registry
 
@@ -329,4 +330,4 @@ def test_mail_to_another_system_goes_only_where_a_peer_leads(manager: MailboxMan
         manager.send("coder", "bob@nowhere", {**TEXT})
     with pytest.raises(NotAllowed, match="'far' is not trusted"):
         manager.send("coder", "bob@far", {**TEXT})
-    assert manager.room.core.store.outgoing(None) == {"bob@far": 1}
+    assert outgoing(manager.room.core.store) == {"bob@far": 1}

@@ -18,7 +18,7 @@ from ..model.names import ANY, AT, at_system, fold, system_of
 from ..model.query import Query
 from ..model.record import CARD, GUARD
 from ..policy.admission import check_guard, without_letter
-from ..store.protocol import FEW, check_space
+from ..store.protocol import FEW, check_space, waiting_letters
 from . import outbox
 from .names import current_name, is_sent_by, names_of, renamed_error
 
@@ -176,7 +176,8 @@ def _choose(core: Core, post: Post, wanted: Collection[str], taken: Collection[s
         try:
             check_guard_at(core, sender, candidate.name)
             if post.quota is not None:
-                check_space(sender, candidate.name, core.store.waiting(candidate.name, sender), post.quota)
+                waiting = waiting_letters(core.store, candidate.name, sender)
+                check_space(sender, candidate.name, waiting, post.quota)
         except NotAllowed as refused:
             refusal = refusal or refused
         except QuotaFull as refused:  # temporary, so a more useful error than NotAllowed
@@ -224,7 +225,7 @@ def _candidates(core: Core, wanted: Collection[str], taken: Collection[str]) -> 
             name=agent.card.id,
             tasks=len(agent.presence.current_tasks),
             most_tasks=agent.card.max_concurrent_tasks,
-            letters=core.store.waiting(agent.card.id, agent.card.id)[0],
+            letters=waiting_letters(core.store, agent.card.id, agent.card.id)[0],
             active_at=agent.presence.last_active_at,
         )
         for agent in able

@@ -53,7 +53,7 @@ from ..model.record import CARD, FORGOTTEN, SPENT, spent_key
 from ..policy import trust
 from ..policy.admission import check_expiry
 from ..policy.trust import speaks_for
-from ..store.protocol import Post, check_space, first_sent, is_known, spelling_of
+from ..store.protocol import Post, check_space, first_sent, is_known, spelling_of, waiting_letters
 from . import addressing, agents, outbox, task_index
 from . import compose as core_compose
 from . import peers as core_peers
@@ -193,7 +193,7 @@ class _Intake:
             return
         limits, sender, system = self.core.limits, self._message.sender, fold(system_of(mailbox))
         limit = limits.outbox_max_letters if system else limits.inbox_quota
-        waiting = self.core.store.waiting(mailbox, sender)
+        waiting = waiting_letters(self.core.store, mailbox, sender)
         try:
             check_space(sender, mailbox, waiting, limit, 1 + self._per_system[system])
         except QuotaFull:

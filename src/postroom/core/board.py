@@ -21,6 +21,7 @@ from ..model.peer import Carried
 from ..model.query import LetterQuery, Query
 from ..model.task import TaskState
 from ..policy.retry import has_lapsed
+from ..store.protocol import outgoing
 from . import links
 from .alerts import DeadAlerts
 from .deliveries import is_process_gone
@@ -195,7 +196,7 @@ class Board(MailboxVerb, kw_only=True):
             by_mailbox = Counter(one.delivery.mailbox for one in core.store.find(outgoing))
             names = [self.agent_id, *(name for name in by_mailbox if AT in name)]
         else:
-            tallies = [tally for tally in core.store.tally(None) if tally.dead]
+            tallies = [tally for tally in core.store.count(Query(), by="state") if tally.dead]
             names = [tally.mailbox for tally in sorted(tallies, key=lambda tally: -tally.dead)]
         counted = [(name, _count_dead(core, name, self.agent_id)) for name in names[:most]]
         return [DeadCount(name, many) for name, many in counted if many], len(names[most:])
@@ -203,7 +204,7 @@ class Board(MailboxVerb, kw_only=True):
     def _links_down(self, core: Core) -> list[Carried]:
         """Return the systems to which no link leads now, as far as mail of this agent waits for them."""
         if not self.agent_id:
-            waiting = core.store.outgoing(None)
+            waiting = outgoing(core.store)
             trusted = [peer.system for peer in all_peers(core).values() if peer.trusted]
         else:
             query = Query(states=(State.QUEUED,), sender=self.agent_id, order="age", limit=MOST)

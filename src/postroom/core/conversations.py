@@ -304,7 +304,8 @@ def _by_activity(core: Core, reader: str | None, scope: str | None) -> list[str]
         seen = reader is None or reader == talk.created_by or talk.seat(reader) is not None
         if seen and scope in {None, talk.scope}:
             active[talk.id] = talk.updated_at
-    for id in [*active, *core.store.conversations(reader, scope, MOST)]:
+    written = core.store.count(LetterQuery(party=reader, scope=scope, limit=MOST), by="conversation")
+    for id in [*active, *written]:
         last = core.store.letters(LetterQuery(conversation=id, party=reader, order="newest", limit=1))
         for letter in last:
             spoken = letter.message.created_at

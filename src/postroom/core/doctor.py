@@ -147,7 +147,7 @@ def _clock(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
 
 
 def _backlog(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
-    tallies = {tally.mailbox: tally for tally in core.store.tally(None)}
+    tallies = {tally.mailbox: tally for tally in core.store.count(Query(), by="state")}
     present = {agent.card.id: agent.presence.warmth for agent in registered_agents(core, gone=True)}
     waiting = {name for name, tally in tallies.items() if tally.backlog}
     gone = sorted(name for name in waiting if present.get(name) in {Warmth.GONE, Warmth.EXPIRED})

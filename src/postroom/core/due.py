@@ -16,6 +16,7 @@ from ..errors import PostroomError
 from ..model.codec import convert
 from ..model.record import DUE, OPEN_ESCALATION
 from ..model.task import Due, Escalation
+from ..store.protocol import outgoing
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -55,7 +56,7 @@ def _look(core: Core, moment: Moment) -> tuple[datetime | None, bool]:
         from .deliveries import apply_timers  # noqa: PLC0415 - nothing is due at most looks
 
         done += sum(apply_timers(core, moment, None, slices=1).values())
-    if core.store.outgoing(None):
+    if outgoing(core.store):
         from .outbox import give_up_old  # noqa: PLC0415 - as above
 
         done += give_up_old(core, now)

@@ -40,7 +40,7 @@ from ..model.query import Query
 from ..model.record import ROUTE
 from ..policy import retry, trust
 from ..policy.retry import is_too_old, latest_try
-from ..store.protocol import Move, is_known, spelling_of
+from ..store.protocol import Move, is_known, outgoing, spelling_of, waiting_letters
 from . import deliveries as core_deliveries
 from . import links, task_index
 from . import peers as core_peers
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 def waiting_mailboxes(core: Core, limit: int | None = None) -> list[str]:
     """Return mailboxes at other systems with mail that could go now, the longest waiting first."""
     now = core.now().wall
-    return [*core.store.outgoing(now, latest_try(now, core.limits))][:limit]
+    return [*outgoing(core.store, now, latest_try(now, core.limits))][:limit]
 
 
 def next_letters(
@@ -215,7 +215,7 @@ def _too_old(core: Core, now: datetime) -> Iterator[Found]:
     Later letters were sent later, so the first young one ends the search in a mailbox.
     """
     count = 0
-    for mailbox in core.store.outgoing(now, latest_try(now, core.limits)):
+    for mailbox in outgoing(core.store, now, latest_try(now, core.limits)):
         for found in _queued(core, mailbox, SLICE):
             since = waits_since(found)
             # By the earlier of both times, because a revived letter waits again and would end the search too soon.
@@ -334,12 +334,18 @@ def refreshes_on_miss(core: Core) -> bool:
 
 
 def unknown_names(core: Core) -> dict[str, int]:
-    """Return unknown names with mail here, with the number of the newest letter for each.
+    """Return unknown names with unread mail here, with the number of the newest letter for each.
 
     The human and the postmaster are always known.
     """
     always = {POSTMASTER, fold(core.limits.human)}
-    return {name: newest for name, newest in core.store.strangers().items() if fold(name) not in always}
+    found: dict[str, int] = {}
+    for name in core.store.names():
+        if name.known or AT in name.mailbox or fold(name.mailbox) in always:
+            continue
+        newest = Query(mailbox=name.mailbox, states=(State.UNREAD,), unread_only=True, order="newest", limit=1)
+        found |= {one.delivery.mailbox: one.delivery.number for one in core.store.find(newest)}
+    return found
 
 
 def redirect_unknown(core: Core, name: str, spelling: str, system: str) -> str | None:
@@ -358,7 +364,7 @@ def redirect_unknown(core: Core, name: str, spelling: str, system: str) -> str |
             return []
         now, peers = core.now().wall, core_peers.all_peers(core)
         # The outbox has a limit per system; what does not fit stays here, where it lies safe (G10).
-        free = core.limits.outbox_max_letters - core.store.waiting(mailbox, name)[0]
+        free = core.limits.outbox_max_letters - waiting_letters(core.store, mailbox, name)[0]
         lying = Query(mailbox=name, states=(State.UNREAD,), unread_only=True, order="age", limit=max(0, free))
         going = [one for one in core.store.find(lying) if _may_go_on(core, peers, one, mailbox, now)]
         sent.extend(
@@ -428,7 +434,7 @@ def count_waiting(core: Core) -> tuple[dict[str, int], dict[str, int]]:
     peers = core_peers.all_peers(core)
     by_peer: dict[str, int] = {}
     stranded: dict[str, int] = {}
-    for mailbox, many in core.store.outgoing(None).items():
+    for mailbox, many in outgoing(core.store).items():
         system = system_of(mailbox)
         peer = peer_towards(core, peers, system)
         counts, name = (stranded, system) if peer is None else (by_peer, peer.system)

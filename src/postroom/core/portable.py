@@ -103,7 +103,7 @@ class Export(Verb, kw_only=True):
 
 
 def _exported(core: Core, tell: Progress) -> Iterator[bytes]:
-    total = len(core.store.names()) + core.store.count_letters(LetterQuery())
+    total = len(core.store.names()) + core.store.count(LetterQuery(), by="all")
     total += sum(len(core.store.keys(kind)) for kind in record_kinds(core))
     yield encode({"postroom": FORMAT, "room": core.store.cursor().store, "lines": total})
     done = 0  # counted anew: the room may have changed since the head was written

@@ -170,7 +170,7 @@ def _purge(core: Core, now: datetime, cutoff: datetime | None, keep: int | None,
 
 
 def _purge_slices(core: Core, query: LetterQuery, now: datetime, report: Progress) -> int:
-    purged, total = 0, max(0, core.store.count_letters(query) - query.skip)
+    purged, total = 0, max(0, core.store.count(query, by="all") - query.skip)
 
     def plan() -> Sequence[Write]:
         nonlocal purged

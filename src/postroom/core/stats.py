@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import Invalid, Resync, UnknownMessage
 from ..model.delivery import State
 from ..model.message import BOUNCE, Priority
 from ..model.names import check_id
-from ..model.query import LetterQuery, Query, Tally, Traffic
-from ..model.record import CARD, FORGOTTEN
+from ..model.query import LetterQuery, Query, Tally
+from ..model.record import CARD, FORGOTTEN, Cursor
 from ..model.report import AgentFlow, Flow, Stats, Trace, stop_of, with_audit
 from . import alerts, outbox, task_index
 from . import deliveries as core_deliveries
@@ -31,11 +32,31 @@ if TYPE_CHECKING:
 
     from ..model.delivery import Delivery
     from ..model.message import Message
-    from ..model.query import Moment, Settled
+    from ..model.query import Moment
     from ..model.report import Stop
     from ..model.task import TaskStatus
+    from ..store.protocol import Store
     from .authorize import Principal
     from .core import Core
+
+
+SLICE = 1000  # changes that are read at once
+
+
+class Settled(Struct, frozen=True):
+    """A settled delivery: its mailbox, and the seconds from its arrival until it was settled."""
+
+    mailbox: str
+    seconds: float
+
+
+class Traffic(Struct, frozen=True, kw_only=True):
+    """The traffic of a room since a cursor."""
+
+    cursor: Cursor  # the end of the period
+    sent: int
+    settled: tuple[Settled, ...]
+    died: int
 
 
 @verb("room_stats", Stats, action="room", slow=True, writes=False)
@@ -43,8 +64,8 @@ class RoomStats(Verb, kw_only=True):
     """Return the room in numbers: all its mail, by state and by mailbox."""
 
     def run(self, core: Core, _principal: Principal) -> Stats:
-        tallies = core.store.tally(None)
-        deliveries = core.store.count_deliveries()
+        tallies = core.store.count(Query(), by="state")
+        deliveries = core.store.count(Query(), by="all")
         states = {
             State.QUEUED: sum(tally.queued for tally in tallies),
             State.UNREAD: sum(tally.total_unread + tally.seen for tally in tallies),
@@ -56,7 +77,7 @@ class RoomStats(Verb, kw_only=True):
         # moments, so the difference may be below zero.
         states[State.DONE] = max(0, deliveries - sum(states.values()))
         return Stats(
-            letters=core.store.count_letters(LetterQuery()),
+            letters=core.store.count(LetterQuery(), by="all"),
             deliveries=deliveries,
             states=states,
             unread={priority: sum(tally.unread[priority] for tally in tallies) for priority in Priority},
@@ -74,7 +95,7 @@ class MailboxStats(MailboxVerb, kw_only=True):
 
     def run(self, core: Core, _principal: Principal) -> Tally:
         core_deliveries.apply_timers(core, core.now(), (self.agent_id,))
-        counted = core.store.tally(self.agent_id)
+        counted = core.store.count(Query(mailbox=self.agent_id), by="state")
         if counted:
             shown = core.store.count(Query(mailbox=self.agent_id, states=(State.DEAD,), shown_only=True))
             return replace(counted[0], dead=sum(shown.values()))
@@ -98,7 +119,7 @@ class GetFlow(Verb, kw_only=True):
         settled: dict[str, list[Settled]] = {}
         for one in traffic.settled:
             settled.setdefault(one.mailbox, []).append(one)
-        tallies = {tally.mailbox: tally for tally in core.store.tally(None)}
+        tallies = {tally.mailbox: tally for tally in core.store.count(Query(), by="state")}
         for mailbox in settled:
             tallies.setdefault(mailbox, Tally(mailbox=mailbox, unread={}))
         agents = [_agent(tally, settled.get(name, ()), moment.wall) for name, tally in tallies.items()]
@@ -121,10 +142,35 @@ def _since(core: Core, moment: Moment, last: Flow | None) -> tuple[Traffic, floa
     """Return the traffic since the last call, and its seconds; nothing on a first call or after a reboot."""
     if last is not None and last.boot == moment.boot and last.uptime < moment.steady:
         try:
-            return core.store.traffic(last.cursor, last.at), moment.steady - last.uptime
+            return traffic_since(core.store, last.cursor, last.at), moment.steady - last.uptime
         except Resync:
             pass
     return Traffic(cursor=core.store.cursor(), sent=0, settled=(), died=0), 0.0
+
+
+def traffic_since(store: Store, cursor: Cursor, after: datetime) -> Traffic:
+    """Summarise what happened after a cursor that was taken at the time `after`; Resync as in `Store.changes`."""
+    sent = died = 0
+    done: dict[str, set[str]] = {}  # mailboxes, by letter
+    while True:
+        changes, cursor = store.changes(cursor, SLICE)
+        for change in changes:
+            sent += change.what == "posted"
+            died += change.what == "moved" and change.state is State.DEAD
+            if change.state is State.DONE:
+                done.setdefault(change.message_id or "", set()).add(change.mailbox or "")
+        if len(changes) < SLICE:
+            break
+    settled, ids = list[Settled](), tuple(done)
+    for start in range(0, len(ids), SLICE):
+        some = Query(states=(State.DONE,), message_ids=ids[start : start + SLICE], order="age")
+        for delivery in (found.delivery for found in store.find(some)):
+            acked = delivery.acked_at
+            # Archiving moves mail that is done already: only mail that was acknowledged in the period counts.
+            if acked is not None and acked >= after and delivery.mailbox in done[delivery.message_id]:
+                waited = (acked - (delivery.delivered_at or acked)).total_seconds()
+                settled.append(Settled(delivery.mailbox, max(0.0, waited)))
+    return Traffic(cursor=cursor, sent=sent, settled=tuple(settled), died=died)
 
 
 def _agent(tally: Tally, settled: Sequence[Settled], now: datetime) -> AgentFlow:

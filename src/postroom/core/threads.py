@@ -128,7 +128,8 @@ class ListThreads(MailboxVerb, kw_only=True):
     limit: Annotated[int, "how many at most"] = 50
 
     def run(self, core: Core, _principal: Principal) -> MailboxThreads:
-        ids = core.store.threads(self.mailbox, check_count(self.limit, "limit"))
+        limit = check_count(self.limit, "limit")
+        ids = core.store.count(LetterQuery(party=self.mailbox, limit=limit), by="thread")
         queries = [LetterQuery(thread=id, party=self.mailbox) for id in ids]
         return MailboxThreads(_folded(core, self.mailbox, queries, fold_thread))
 
@@ -141,7 +142,10 @@ class ListConversations(MailboxVerb, kw_only=True):
     limit: Annotated[int, "how many at most"] = 50
 
     def run(self, core: Core, _principal: Principal) -> MailboxConversations:
-        ids = core.store.conversations(self.mailbox, _scope(self.scope), check_count(self.limit, "limit"))
+        query = LetterQuery(
+            party=self.mailbox, scope=_scope(self.scope), limit=check_count(self.limit, "limit")
+        )
+        ids = core.store.count(query, by="conversation")
         queries = [LetterQuery(conversation=id, party=self.mailbox) for id in ids]
         return MailboxConversations(_folded(core, self.mailbox, queries, fold_conversation))
 

@@ -195,7 +195,7 @@ class _Run:
     def run(self, tell: Progress) -> Copied:
         self._counts["records"] = self._records.carry(self._refuse)
         self._counts["names"] = self._names()
-        total, done = self._source.count_letters(LetterQuery()), 0
+        total, done = self._source.count(LetterQuery(), by="all"), 0
         for letters in letters_of(self._source, SLICE):
             self._carry([(vouched(self._target, message), self._fit(held)) for message, held in letters])
             done += len(letters)

@@ -13,7 +13,6 @@ from msgspec import Struct
 from .brief import Brief
 from .delivery import Delivery, State
 from .message import Message, Priority
-from .record import Cursor
 
 # inbox: unread first, then by priority and age. priority: by priority and age. age, newest: by acceptance number.
 Order = Literal["inbox", "priority", "age", "newest"]
@@ -93,6 +92,10 @@ class LetterQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 # Answers that count
 
+# all: a number. priority, mailbox: of deliveries; mailboxes in the order of their oldest letter. state: a Tally
+# for each mailbox. quota: see `Store.count`. thread, conversation: of letters, the most recently active first.
+Group = Literal["all", "priority", "mailbox", "state", "quota", "thread", "conversation"]
+
 
 class Tally(Brief, frozen=True, kw_only=True):
     """The open and dead mail of one mailbox. Settled mail is not counted: that would read all of it."""
@@ -115,19 +118,3 @@ class Tally(Brief, frozen=True, kw_only=True):
     def backlog(self) -> int:
         """The number of letters that are not settled."""
         return self.total_unread + self.seen + self.claimed
-
-
-class Settled(Struct, frozen=True):
-    """A settled delivery: its mailbox, and the seconds from its arrival until it was settled."""
-
-    mailbox: str
-    seconds: float
-
-
-class Traffic(Struct, frozen=True, kw_only=True):
-    """The traffic of a room since a cursor."""
-
-    cursor: Cursor  # the end of the period
-    sent: int
-    settled: tuple[Settled, ...]
-    died: int

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 GENERAL = "conv-general:"  # followed by a scope: all letters of a scope that belong to no other conversation
-_SLASH = "::"  # replaces the "/" of a scope, which no id may hold; no scope holds two colons in a row
+SLASH = "::"  # replaces the "/" of a scope, which no id may hold; no scope holds two colons in a row
 
 
 class Thread(Brief, frozen=True, kw_only=True):
@@ -79,14 +79,14 @@ def tag_conversation(tag: str, scope: str = DEFAULT_SCOPE) -> str:
 
 
 def general_conversation(scope: str = DEFAULT_SCOPE) -> str:
-    return f"{GENERAL}{scope.replace('/', _SLASH)}"
+    return f"{GENERAL}{scope.replace('/', SLASH)}"
 
 
 def general_scope(conversation: str) -> str | None:
     """Return the scope whose catch-all conversation this is, if it is one."""
     if not conversation.startswith(GENERAL):
         return None
-    return conversation.removeprefix(GENERAL).replace(_SLASH, "/")
+    return conversation.removeprefix(GENERAL).replace(SLASH, "/")
 
 
 def turn_of(message: Message) -> Turn:

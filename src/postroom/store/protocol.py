@@ -11,7 +11,7 @@ twice, so it has no side effects.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from ..errors import QuotaFull
 from ..model.delivery import COPIED, DURABLE, REDIRECTED, Delivery, State
 from ..model.message import Message
-from ..model.names import system_of
-from ..model.query import LetterQuery
+from ..model.names import AT, system_of
+from ..model.query import LetterQuery, Query
 from ..model.record import Record
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..model.message import Priority
-    from ..model.query import Found, Moment, Name, Query, Tally, Traffic
+    from ..model.query import Found, Group, Moment, Name, Tally
     from ..model.record import Change, Cursor
     from ..model.report import Finding, Progress
     from ..model.search import SearchQuery
@@ -160,15 +160,29 @@ class Store(Protocol):
 
     def get(self, ids: Sequence[str]) -> dict[str, Letter]: ...
     def find(self, query: Query) -> list[Found]: ...
-    def count(self, query: Query) -> dict[Priority, int]:
-        """Count the matching deliveries by priority, whatever `limit` and `order` say."""
+    @overload
+    def count(self, query: Query | LetterQuery, by: Literal["all"]) -> int: ...
+    @overload
+    def count(self, query: Query, by: Literal["priority"] = "priority") -> dict[Priority, int]: ...
+    @overload
+    def count(self, query: Query, by: Literal["mailbox"]) -> dict[str, int]: ...
+    @overload
+    def count(self, query: Query, by: Literal["state"]) -> list[Tally]: ...
+    @overload
+    def count(self, query: Query, by: Literal["quota"]) -> tuple[int, int]: ...
+    @overload
+    def count(self, query: LetterQuery, by: Literal["thread", "conversation"]) -> dict[str, int]: ...
+    def count(self, query: Any, by: Group = "priority") -> Any:
+        """Count the matching deliveries or letters, whatever `skip` and `order` say; `limit` counts groups.
+
+        By `state`, only the query's `mailbox` counts, and the cost grows with the mail that is not done. By
+        `quota`: how many letters count towards the quota of the query's `mailbox`, of all senders and of its
+        `sender`; for a mailbox at another system that is the quota of the outbox for that system. These counts are
+        kept, so the cost does not depend on how many letters wait.
+        """
         ...
 
     def letters(self, query: LetterQuery) -> list[Letter]: ...
-    def count_letters(self, query: LetterQuery) -> int:
-        """Count the matching letters, whatever `skip`, `limit` and `order` say."""
-        ...
-
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
         """Return matching letters that `reader` sent or received (None: all letters), the newest first.
 
@@ -178,14 +192,6 @@ class Store(Protocol):
 
     def keep_index(self) -> int:
         """Bring the text index up to date, if there is one, and return how many letters were added."""
-        ...
-
-    def threads(self, party: str | None, limit: int) -> list[str]:
-        """Return the threads that have replies, the most recently active first."""
-        ...
-
-    def conversations(self, party: str | None, scope: str | None, limit: int) -> list[str]:
-        """Return the conversations, the most recently active first."""
         ...
 
     def overdue(self, moment: Moment, mailboxes: Sequence[str] | None, limit: int) -> list[Found]:
@@ -218,40 +224,6 @@ class Store(Protocol):
 
         A name means the mailbox with this name or former name, however it is spelt.
         """
-        ...
-
-    def strangers(self) -> dict[str, int]:
-        """Return the local mailboxes of unknown agents with unread letters, and the newest letter's number."""
-        ...
-
-    def outgoing(self, due: datetime | None, most: datetime | None = None) -> dict[str, int]:
-        """Count the mail that waits for each mailbox at another system, ordered by the oldest letter.
-
-        Only mail due at this time counts (None: all of it); a retry set for later than `most` counts as due.
-        """
-        ...
-
-    def waiting(self, mailbox: str, sender: str) -> tuple[int, int]:
-        """Return how many letters count towards the quota of this mailbox: of all senders, and of this one.
-
-        For a mailbox at another system that is the quota of the outbox for that system. The counts are kept, so
-        the cost does not depend on how many letters wait.
-        """
-        ...
-
-    def tally(self, mailbox: str | None) -> list[Tally]:
-        """Count the open and dead mail of a mailbox, or of every mailbox that has some, by name.
-
-        The cost grows with the open and dead mail, not with the mail that is done.
-        """
-        ...
-
-    def count_deliveries(self) -> int:
-        """Count all deliveries."""
-        ...
-
-    def traffic(self, since: Cursor, after: datetime) -> Traffic:
-        """Summarise what happened after a cursor that was taken at the time `after`; Resync as in `changes`."""
         ...
 
     def changes(self, since: Cursor, limit: int) -> tuple[list[Change], Cursor]:
@@ -369,3 +341,17 @@ def known_names(store: Store) -> list[str]:
 def all_names(store: Store) -> list[str]:
     """Return the names of all mailboxes."""
     return [name.mailbox for name in store.names()]
+
+
+def outgoing(store: Store, due: datetime | None = None, most: datetime | None = None) -> dict[str, int]:
+    """Count the mail that waits for each mailbox at another system, ordered by the oldest letter.
+
+    Only mail due at this time counts (None: all of it); a retry set for later than `most` counts as due.
+    """
+    queued = store.count(Query(states=(State.QUEUED,), due_at=due, due_most=most), by="mailbox")
+    return {mailbox: many for mailbox, many in queued.items() if AT in mailbox}
+
+
+def waiting_letters(store: Store, mailbox: str, sender: str) -> tuple[int, int]:
+    """Return how many letters count towards the quota of this mailbox: of all senders, and of this one."""
+    return store.count(Query(mailbox=mailbox, sender=sender), by="quota")

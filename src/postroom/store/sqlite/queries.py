@@ -16,17 +16,16 @@ from ...errors import Damaged
 from ...model.codec import encode
 from ...model.delivery import UNSENT, State
 from ...model.message import DEFAULT_SCOPE, Priority
-from ...model.names import AT, fold
-from ...model.query import Query, Settled, Tally, Traffic
-from ...model.thread import general_conversation, general_scope
+from ...model.names import fold
+from ...model.query import Query, Tally
+from ...model.thread import GENERAL, SLASH, general_scope
 from .rows import DELIVERY, RANK, SALVAGE, STATE_NUMBER, micros, priority_of, time_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from ...model.query import LetterQuery, Moment
-    from ...model.record import Cursor
+    from ...model.query import Group, LetterQuery, Moment
     from .rows import Row
 
 
@@ -151,11 +150,50 @@ def find_late(query: Query) -> Statement:
     return f"{_LATE_AT}{where}{late}", [query.after, *values, query.after, *more]
 
 
-def count(query: Query) -> Statement:
+def count(query: Query | LetterQuery, by: Group) -> Statement:
+    """Return the query for one row of (count), or for rows of (group, count)."""
+    return _count(query, by) if isinstance(query, Query) else _count_letters(query, by)
+
+
+def _count(query: Query, by: Group) -> Statement:
+    if by == "state":
+        return tally(query.mailbox)
     where, values = _conditions(query)
     # Without a condition on letters the index alone answers.
     source = _FROM if any("l." in piece for piece, _ in _pieces(query)) else "FROM deliveries d"
-    return f"SELECT d.rank, count(*) {source}{where} GROUP BY d.rank", values
+    if by == "all":
+        return f"SELECT count(*) {source}{where}", values
+    if by == "priority":
+        return f"SELECT d.rank, count(*) {source}{where} GROUP BY d.rank", values
+    name = "SELECT name FROM mailboxes WHERE id = d.mailbox"
+    return f"SELECT ({name}), count(*) {source}{where} GROUP BY d.mailbox ORDER BY min(d.number)", values
+
+
+def _count_letters(query: LetterQuery, by: Group) -> Statement:
+    pieces = list(_letter_pieces(query))
+    if query.after:
+        pieces.append(("l.number > ?", [query.after]))
+    where = "".join(f" AND {piece}" for piece, _ in pieces)
+    values = [value for _, held in pieces for value in held]
+    if by == "all":
+        # Without a condition the smallest index answers; the letters themselves are not read.
+        sql = f"SELECT count(*) FROM letters l WHERE 1{where}" if pieces else "SELECT count(*) FROM letters"
+        return sql, values
+    return _BY_GROUP[by].format(where=where), [*values, -1 if query.limit is None else query.limit]
+
+
+_GENERAL = f"'{GENERAL}' || replace(coalesce(l.scope, '{DEFAULT_SCOPE}'), '/', '{SLASH}')"
+_BY_GROUP = {
+    "thread": (
+        "SELECT l.thread, count(*) FROM letters l WHERE l.thread IS NOT NULL{where}"
+        " GROUP BY 1 ORDER BY max(l.number) DESC LIMIT ?"
+    ),
+    # Without a conversation of its own, a letter belongs to the catch-all conversation of its scope.
+    "conversation": (
+        f"SELECT coalesce(l.conversation, {_GENERAL}), count(*) FROM letters l WHERE 1{{where}} GROUP BY 1"
+        " ORDER BY max(l.number) DESC LIMIT ?"
+    ),
+}
 
 
 # A letter by its key, or, if it was sent without one, by its id.
@@ -188,42 +226,6 @@ def _after(query: LetterQuery) -> Statement:
     column = "conversation" if query.conversation else "thread"
     before = f"SELECT number FROM letters WHERE {column} = ? ORDER BY number DESC LIMIT 1 OFFSET ?"
     return f"max(?, coalesce(({before}), 0))", [query.after, place, query.newest]
-
-
-def count_letters(query: LetterQuery) -> Statement:
-    pieces = list(_letter_pieces(query))
-    if query.after:
-        pieces.append(("l.number > ?", [query.after]))
-    where = "".join(f" AND {piece}" for piece, _ in pieces)
-    # Without a condition the smallest index answers; the letters themselves are not read.
-    sql = f"SELECT count(*) FROM letters l WHERE 1{where}" if pieces else "SELECT count(*) FROM letters"
-    return sql, [value for _, held in pieces for value in held]
-
-
-def threads(party: str | None, limit: int) -> Statement:
-    pieces = list(_party(party))
-    where = "".join(f" AND {piece}" for piece, _ in pieces)
-    values = [value for _, held in pieces for value in held]
-    return (
-        "SELECT l.thread, max(l.number) AS latest FROM letters l"
-        f" WHERE l.thread IS NOT NULL{where} GROUP BY l.thread ORDER BY latest DESC LIMIT ?",
-        [*values, limit],
-    )
-
-
-def conversations(party: str | None, scope: str | None, limit: int) -> Statement:
-    """Return the query for rows of (conversation or NULL, scope or NULL, latest).
-
-    A NULL conversation is the catch-all conversation of the scope.
-    """
-    pieces = [*_party(party), *_scope(scope)]
-    where = " AND ".join(["1", *(piece for piece, _ in pieces)])
-    values = [value for _, held in pieces for value in held]
-    return (
-        "SELECT l.conversation, CASE WHEN l.conversation IS NULL THEN l.scope END AS catch_all,"
-        f" max(l.number) AS latest FROM letters l WHERE {where} GROUP BY 1, 2 ORDER BY latest DESC LIMIT ?",
-        [*values, limit],
-    )
 
 
 def overdue(moment: Moment, mailboxes: Sequence[int] | None, limit: int) -> Statement:
@@ -281,12 +283,6 @@ SELECT * FROM (SELECT c.number, c.what, l.id, m.name, c.state, c.kind, c.key FRO
                LEFT JOIN letters l ON l.number = c.letter LEFT JOIN mailboxes m ON m.id = c.mailbox
                WHERE c.number > ?1 AND (c.letter IS NULL OR l.id IS NOT NULL) ORDER BY c.number LIMIT ?2)
 ORDER BY 1 LIMIT ?2"""
-
-
-def catch_all(row: Row) -> str:
-    """Return the conversation's id from a row of `conversations`."""
-    conversation, scope, _ = row
-    return conversation if conversation is not None else general_conversation(scope or DEFAULT_SCOPE)
 
 
 def _conditions(query: Query) -> Statement:
@@ -418,21 +414,9 @@ def _limit(limit: int | None) -> tuple[str, list[Any]]:
 
 # -- counts, from the small indexes of open and dead mail
 
-DELIVERIES = "SELECT count(*) FROM deliveries"
 IS_KNOWN = """
 SELECT 1 FROM mailboxes WHERE known = 1
 AND id IN (SELECT id FROM mailboxes WHERE folded = ?1 UNION ALL SELECT mailbox FROM aliases WHERE folded = ?1)"""
-_OUTGOING = f"""
-SELECT m.name, q.many FROM (SELECT mailbox, count(*) AS many, min(number) AS first FROM deliveries
-                            WHERE state = 0 AND (?1 IS NULL OR due_at IS NULL OR due_at <= ?1
-                                                 OR due_at > ?2 AND attempts > 0) GROUP BY mailbox) q
-JOIN mailboxes m ON m.id = q.mailbox WHERE instr(m.name, '{AT}') ORDER BY q.first, m.name"""
-
-_UNSEEN = "SELECT max(number) FROM deliveries WHERE state = 1 AND mailbox = m.id AND seen = 0 AND rank = {rank}"
-_NEWEST = ", ".join(f"coalesce(({_UNSEEN.format(rank=rank)}), 0)" for rank in range(len(Priority)))
-STRANGERS = f"""
-SELECT name, newest FROM (SELECT m.name AS name, max({_NEWEST}) AS newest FROM mailboxes m
-                          WHERE m.known = 0 AND NOT instr(m.name, '{AT}')) WHERE newest > 0"""
 _NOT_DONE = (0, 1, 2, 4)
 # One statement for all states, so that the counts are of one moment.
 _GROUP = """
@@ -452,11 +436,6 @@ def tally(mailbox: str | None) -> Statement:
         seen, rank, grouped = ("seen", "rank", ", seen, rank") if state == 1 else (0, 0, "")
         pieces.append(_GROUP.format(state=state, seen=seen, rank=rank, at=at, grouped=grouped))
     return " UNION ALL ".join(pieces), values * len(_NOT_DONE)
-
-
-def outgoing(due: datetime | None, most: datetime | None) -> Statement:
-    """Return the query for rows of (mailbox at another system, how much waits for it)."""
-    return _OUTGOING, [None if time is None else micros(time) for time in (due, most)]
 
 
 def tallies(rows: Iterable[Row]) -> list[Tally]:
@@ -490,32 +469,3 @@ def _oldest(rows: list[Row]) -> datetime | None:
     """Return when the letter that was accepted first was delivered."""
     delivered = min(rows, key=lambda row: row[5])[6] if rows else None
     return None if delivered is None else time_of(delivered)
-
-
-# Archiving moves mail that is done already: only mail that was acknowledged in the period counts, and once.
-_SETTLED = """
-SELECT DISTINCT m.name, d.number, d.acked_at, d.delivered_at
-FROM changes c JOIN deliveries d ON d.number = c.letter AND d.mailbox = c.mailbox
-JOIN mailboxes m ON m.id = d.mailbox
-WHERE c.number > ? AND c.number <= ? AND c.what = 'moved' AND c.state = 3 AND d.acked_at >= ?"""
-_SENT = "SELECT count(*) FROM letters WHERE number > ? AND number <= ?"
-_DIED = """
-SELECT count(*) FROM changes WHERE number > ? AND number <= ? AND what = 'moved' AND state = 4"""
-
-
-def traffic(since: Cursor, until: Cursor, after: datetime) -> tuple[Statement, Statement, Statement]:
-    """Return the queries for what was sent, what was settled, what died."""
-    between: list[Any] = [since.number, until.number]
-    return (_SENT, between), (_SETTLED, [*between, micros(after)]), (_DIED, between)
-
-
-def traffic_of(until: Cursor, sent: list[Row], settled: list[Row], died: list[Row]) -> Traffic:
-    return Traffic(
-        cursor=until,
-        sent=sent[0][0],
-        settled=tuple(
-            Settled(name, max(0, acked - (acked if delivered is None else delivered)) / 1_000_000)
-            for name, _, acked, delivered in settled
-        ),
-        died=died[0][0],
-    )

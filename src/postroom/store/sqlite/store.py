@@ -34,10 +34,9 @@ from .writes import WAITING, place_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
-    from datetime import datetime
     from pathlib import Path
 
-    from ...model.query import Found, LetterQuery, Moment, Query, Tally, Traffic
+    from ...model.query import Found, Group, LetterQuery, Moment, Query
     from ...model.record import Change, Cursor
     from ...model.report import Finding, Progress
     from ...model.search import SearchQuery
@@ -291,16 +290,21 @@ class SqliteStore:
         apart = {found.delivery.number: found for found in both}  # a letter that was read in between counts once
         return sorted(apart.values(), key=lambda f: (-f.delivery.priority, f.delivery.number))[: query.limit]
 
-    def count(self, query: Query) -> dict[Priority, int]:
-        counted = {rows.priority_of(rank): number for rank, number in self._query(*queries.count(query))}
-        return dict.fromkeys(Priority, 0) | counted
+    def count(self, query: Any, by: Group = "priority") -> Any:
+        if by == "quota":
+            places = [place_of(query.mailbox, self._mailbox(query.mailbox)), self._mailbox(query.sender)]
+            return tuple(self._query(WAITING, places)[0])
+        found = self._query(*queries.count(query, by))
+        if by == "all":
+            return found[0][0]
+        if by == "state":
+            return queries.tallies(found)
+        if by == "priority":
+            return dict.fromkeys(Priority, 0) | {rows.priority_of(rank): number for rank, number in found}
+        return dict(found)
 
     def letters(self, query: LetterQuery) -> list[Letter]:
         return self._fetch(rows.letter, queries.letters(query))
-
-    def count_letters(self, query: LetterQuery) -> int:
-        number: int = self._query(*queries.count_letters(query))[0][0]
-        return number
 
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
         from .search import Search  # noqa: PLC0415 - most processes do not search
@@ -315,12 +319,6 @@ class SqliteStore:
         from .search import catch_up  # noqa: PLC0415 - most processes do not search
 
         return catch_up(self._connection().index, self._query)
-
-    def threads(self, party: str | None, limit: int) -> list[str]:
-        return [thread for thread, _ in self._query(*queries.threads(party, limit))]
-
-    def conversations(self, party: str | None, scope: str | None, limit: int) -> list[str]:
-        return [queries.catch_all(row) for row in self._query(*queries.conversations(party, scope, limit))]
 
     def overdue(self, moment: Moment, mailboxes: Sequence[str] | None, limit: int) -> list[Found]:
         numbers = None if mailboxes is None else self._mailbox_ids(mailboxes)
@@ -369,29 +367,6 @@ class SqliteStore:
         if not all(isinstance(mailbox, str) for mailbox, _ in found):
             raise self._damaged(TypeError("a mailbox has lost its name"))
         return [Name(mailbox, bool(known)) for mailbox, known in found]
-
-    def strangers(self) -> dict[str, int]:
-        return dict(self._query(queries.STRANGERS, []))
-
-    def outgoing(self, due: datetime | None, most: datetime | None = None) -> dict[str, int]:
-        return dict(self._query(*queries.outgoing(due, most)))
-
-    def waiting(self, mailbox: str, sender: str) -> tuple[int, int]:
-        request = [place_of(mailbox, self._mailbox(mailbox)), self._mailbox(sender)]
-        total, own = self._query(WAITING, request)[0]
-        return total, own
-
-    def tally(self, mailbox: str | None) -> list[Tally]:
-        return queries.tallies(self._query(*queries.tally(mailbox)))
-
-    def count_deliveries(self) -> int:
-        number: int = self._query(queries.DELIVERIES, [])[0][0]
-        return number
-
-    def traffic(self, since: Cursor, after: datetime) -> Traffic:
-        self.changes(since, 1)  # raises Resync where the changes are no longer complete
-        until = self.cursor()
-        return queries.traffic_of(until, *(self._query(*q) for q in queries.traffic(since, until, after)))
 
     def _mailbox(self, name: str) -> int:
         """Return the mailbox's id, or -1 if there is none."""
