@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,6 +12,7 @@ from postroom.model.delivery import Attempt, Delivery, Lease, open_delivery
 from postroom.model.message import Message, Recipient
 from postroom.model.query import LetterQuery, Moment, Query
 from postroom.model.record import CARD, FORGOTTEN, SPENT, Record, spent_key
+from postroom.model.task import TaskStatus, advance, open_task
 from postroom.store.protocol import (
     Forget,
     Letter,
@@ -141,3 +142,11 @@ def forget(message: Message) -> list[Write]:
         Put(record=Record(kind=FORGOTTEN, key=message.id, value=memory)),
         Put(record=Record(kind=SPENT, key=spent, value=memory)),
     ]
+
+
+def fold_task(letters: Iterable[Message]) -> TaskStatus | None:
+    """Return the first task in these letters, which are in order of acceptance."""
+    task: TaskStatus | None = None
+    for each in letters:
+        task = open_task(each) if task is None else advance(task, each)
+    return task

@@ -28,8 +28,8 @@ from postroom import (
     draft,
 )
 from postroom.core.authorize import agent_principal
-from postroom.model.task import MOVES, fold_task
-from tests.letters import everything
+from postroom.model.task import MOVES
+from tests.letters import everything, fold_task
 from tests.rooms import FakeClock, RoomFactory, texts
 
 # state -> how a task gets there, and who makes the move

@@ -97,7 +97,7 @@ def test_what_the_design_cannot_say_stands_under_one_key_and_comes_back(layout: 
     name = layout.file_name(message, ORDER)
     raw = layout.dump(fields_of(layout, message, mailbox, name=name, order=ORDER))
     where = Where(layout.folder(mailbox), layout.places[0], name, datetime.now(UTC))
-    parsed = parse_file(layout, raw, where, LARGEST)
+    parsed = parse_file(layout, raw, where)
     assert (parsed.message, parsed.mailbox, parsed.order) == (message.seen_by(mailbox), mailbox, ORDER)
     assert len(name.encode()) < 256
 

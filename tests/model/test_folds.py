@@ -11,7 +11,14 @@ from msgspec.structs import replace
 from postroom.errors import IllegalMove, Invalid, NotAllowed, PostroomError, StaleRevision
 from postroom.model.message import Message, Recipient, TaskNote
 from postroom.model.record import Cursor, spent_key
-from postroom.model.task import MOVES, TaskState, check_move, check_mover, check_state, fold_task, movers
+from postroom.model.task import (
+    MOVES,
+    TaskState,
+    check_move,
+    check_mover,
+    check_state,
+    movers,
+)
 from postroom.model.thread import (
     conversation_of,
     fold_conversation,
@@ -21,7 +28,7 @@ from postroom.model.thread import (
     tag_conversation,
     turn_of,
 )
-from tests.letters import after, letter
+from tests.letters import after, fold_task, letter
 
 
 def task_letter(id: str, state: str = "pending", *, sender: str = "bob", **note: Any) -> Message:

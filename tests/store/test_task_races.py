@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from postroom import TaskState
-from postroom.model.task import fold_task
 from postroom.store.sqlite.store import SqliteStore
+from tests.letters import fold_task
 from tests.store.helpers import opened
 from tests.store.task_workers import TASKS, Hasty, admit_all, room_of, take_all, take_and_cancel
 from tests.store.workers import WorkerPool, promises

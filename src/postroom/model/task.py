@@ -21,7 +21,7 @@ from .message import Priority, is_broadcast
 from .record import ACTIVE_TASKS, DUE, TASKS, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from .message import Message
 
@@ -192,14 +192,6 @@ def answer(task: TaskStatus, letter: Message) -> TaskStatus:
         return after
     taken = advance(replace(task, state=TaskState.ACCEPTED), letter)
     return taken if taken.last == letter.id and "receiver" in task.roles_of(letter.sender) else task
-
-
-def fold_task(letters: Iterable[Message]) -> TaskStatus | None:
-    """Return the first task in these letters, which are in order of acceptance."""
-    task: TaskStatus | None = None
-    for letter in letters:
-        task = open_task(letter) if task is None else advance(task, letter)
-    return task
 
 
 # The records of tasks. Giver and receiver each have their own copy, so that a look-up by any other agent finds

@@ -19,10 +19,13 @@ from ...model.record import Record
 from ..sqlite import rows
 from ..sqlite.connection import Connection
 from ..sqlite.wal import REPLACED
+from . import durable as files_durable
 from . import recovery, registry
 from .durable import keep_spare_file
 from .journal import Journal
+from .layouts.base import Where
 from .ledger import NAMES, TABLES, Ledger
+from .letter_files import LARGEST, parse_file
 from .registry import NAMES as REGISTRY_TABLE_NAMES
 from .registry import TABLES as REGISTRY_TABLES
 from .transaction import FileTransaction
@@ -36,7 +39,9 @@ if TYPE_CHECKING:
     from ...model.message import Message
     from ...model.query import Moment
     from ..protocol import Put
+    from .durable import Stamp
     from .folders import MailFolders
+    from .letter_files import ParsedFile
     from .watch import DirWatcher
 
 
@@ -161,6 +166,12 @@ class FileConnection(Connection):
         for mailbox, *row in found:
             delivery = rows.delivery(message, tuple(row))
             yield mailbox, delivery.mailbox, delivery
+
+    def parse(self, folder: str, name: str, mailbox: str) -> tuple[ParsedFile, Stamp]:
+        """Return the letter in a file of a mailbox, and the stamp of the file; raise Unreadable if it is none."""
+        raw, stamp = files_durable.read(f"{self.tree.path(folder)}/{name}", LARGEST)
+        where = Where(mailbox, self.tree.of(folder)[1], name, stamp.time)
+        return parse_file(self.tree.layout, raw, where), stamp
 
     def number_of(self, id: str) -> int | None:
         number: int | None = self.database.execute("SELECT number FROM letters WHERE id = ?", (id,)).get

@@ -17,14 +17,13 @@ from ...errors import PostroomError, Unreadable
 from ...model.report import Level, error, ok, warning
 from ..sqlite.examine import examine_room
 from . import durable as files_durable
-from . import journal, letter_files, reconcile
-from .layouts.base import Where
+from . import journal, reconcile
 from .letter_files import LARGEST
 from .quarantine import QUARANTINE
 from .tree import is_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from ...model.report import Finding, Progress
     from ..sqlite.rows import Row
@@ -107,12 +106,9 @@ def _files(store: FileStore, conn: FileConnection, *, repair: bool) -> Iterator[
 
 
 def _is_sound(conn: FileConnection, number: int, owner: str, folder: str, name: str) -> bool:
-    _, place = conn.tree.of(folder)
     message, _ = conn.letter(number)
     try:
-        raw, stamp = files_durable.read(f"{conn.tree.path(folder)}/{name}", LARGEST)
-        where = Where(owner, place, name, stamp.time)
-        parsed = letter_files.parse_file(conn.tree.layout, raw, where, LARGEST)
+        parsed, _ = conn.parse(folder, name, owner)
     except (FileNotFoundError, Unreadable):
         return False
     return reconcile.is_as_accepted(conn.tree.layout, message, parsed, folder, name)
@@ -123,8 +119,15 @@ def _is_sound(conn: FileConnection, number: int, owner: str, folder: str, name: 
 
 def examine_surroundings(store: FileStore, *, repair: bool, full: bool) -> Iterator[Finding]:
     """Yield the findings about folders, quarantine and temporary files, and whether the index has every file."""
-    checks = {name: check(store.connection(), repair=repair) for name, check in CHECKS.items()}
-    checks["index"] = _compared(store, repair=repair, full=full)
+    conn = store.connection()
+    checks = {
+        "folders": _folders(conn),
+        "writing": _write(conn),
+        "quarantine": _set_aside(conn),
+        "mailboxes": _outside_mailboxes(conn),
+        "leavings": _temporary_files(conn, repair=repair),
+        "index": _compared(store, repair=repair, full=full),
+    }
     for name, findings in checks.items():
         try:
             yield from findings
@@ -132,7 +135,7 @@ def examine_surroundings(store: FileStore, *, repair: bool, full: bool) -> Itera
             yield error(name, f"could not be examined: {failed}")
 
 
-def _folders(conn: FileConnection, *, repair: bool) -> Iterator[Finding]:  # noqa: ARG001
+def _folders(conn: FileConnection) -> Iterator[Finding]:
     """Report who else may read or write the folders. They may belong to others, so nothing is changed."""
     closed, foreign, shared = [], [], []
     there = [conn.tree.root, *(conn.tree.path(folder) for folder in conn.tree.all_folders())]
@@ -156,7 +159,7 @@ def _folders(conn: FileConnection, *, repair: bool) -> Iterator[Finding]:  # noq
         yield ok("folders", "all folders of mail are for their owner alone")
 
 
-def _write(conn: FileConnection, *, repair: bool) -> Iterator[Finding]:  # noqa: ARG001
+def _write(conn: FileConnection) -> Iterator[Finding]:
     """Write a real file, sync, read and remove it."""
     began, content = time.monotonic(), os.urandom(64)
     path, _ = files_durable.write_temporary(conn.tree.home, content, durable=True)
@@ -170,7 +173,7 @@ def _write(conn: FileConnection, *, repair: bool) -> Iterator[Finding]:  # noqa:
         yield error("writing", "what was written is not what is read", "do not trust this disk")
 
 
-def _set_aside(conn: FileConnection, *, repair: bool) -> Iterator[Finding]:  # noqa: ARG001
+def _set_aside(conn: FileConnection) -> Iterator[Finding]:
     """List the files that were set aside, and why. A rebuilt index has lost the reasons."""
     rows: list[Row] = conn.database.execute("SELECT id, body FROM quarantine ORDER BY number").fetchall()
     reasons = {id: body.decode("utf-8", "replace") for id, body in rows}
@@ -187,7 +190,7 @@ def _set_aside(conn: FileConnection, *, repair: bool) -> Iterator[Finding]:  # n
     yield warning("quarantine", f"{len(files)} file(s) set aside, since they are no letters: {_few(listed)}", hint)
 
 
-def _outside_mailboxes(conn: FileConnection, *, repair: bool) -> Iterator[Finding]:  # noqa: ARG001
+def _outside_mailboxes(conn: FileConnection) -> Iterator[Finding]:
     """List files that look like letters in folders that no mailbox can have."""
     outside = {}
     for folder in conn.tree.folders():
@@ -303,9 +306,7 @@ def _state_difference(conn: FileConnection, folder: str, name: str, held: Indexe
         return "has no delivery"
     owner, delivery = found[0]
     try:
-        raw, stamp = files_durable.read(f"{conn.tree.path(folder)}/{name}", LARGEST)
-        where = Where(owner, conn.tree.of(folder)[1], name, stamp.time)
-        state = letter_files.parse_file(conn.tree.layout, raw, where, LARGEST).state.state
+        state = conn.parse(folder, name, owner)[0].state.state
     except Unreadable:
         return ""
     indexed = conn.tree.layout.visible_state(delivery)
@@ -322,12 +323,3 @@ def _listed(folder: str) -> list[str]:
 def _few(names: list[str]) -> str:
     more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
     return ", ".join(name if is_text(name) else ascii(name)[1:-1] for name in names[:MOST]) + more
-
-
-CHECKS: dict[str, Callable[..., Iterator[Finding]]] = {
-    "folders": _folders,
-    "writing": _write,
-    "quarantine": _set_aside,
-    "mailboxes": _outside_mailboxes,
-    "leavings": _temporary_files,
-}

@@ -80,7 +80,7 @@ def fields_of(layout: Layout, message: Message, mailbox: str, *, name: str, orde
     return fields
 
 
-def parse_file(layout: Layout, raw: bytes, where: Where, largest: int) -> ParsedFile:
+def parse_file(layout: Layout, raw: bytes, where: Where, largest: int = LARGEST) -> ParsedFile:
     """Return the letter in a file; raise Unreadable, which says what is wrong with it.
 
     This is the outer boundary for foreign content: nothing but the file is read here, so any error is the file's.

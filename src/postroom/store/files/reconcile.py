@@ -33,15 +33,15 @@ from ..sqlite.writes import WriteTransaction
 from . import durable as files_durable
 from . import letter_files
 from .durable import Stamp
-from .layouts.base import OWN, Where
+from .layouts.base import OWN
 from .ledger import ChangedFile
-from .letter_files import LARGEST
 from .quarantine import Quarantine, why_taken
 from .tree import changed_at, is_text
 from .watch import is_settled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from datetime import datetime
 
     from ...model.delivery import Delivery
     from ...model.message import Message, Recipient
@@ -226,8 +226,8 @@ class Reconciler:
             self._compare(folder, names, fresh, gone)
         # In the order of the letters' times, so that numbers follow it: file systems list names in any order
         # (G7).
-        for file, where, parsed in sorted(self._parse_all(fresh), key=lambda each: (each[2].order, each[0].name)):
-            self._admit(file, where, parsed, gone)
+        for file, parsed in sorted(self._parse_all(fresh), key=lambda each: (each[1].order, each[0].name)):
+            self._admit(file, parsed, gone)
         # Deletions last: until now a new file may have turned out to be the one that is missing.
         for (folder, name), held in gone.items():
             self._handle_deleted(folder, name, held)
@@ -290,28 +290,24 @@ class Reconciler:
 
     # -- reading
 
-    def _parse_all(self, fresh: list[ChangedFile]) -> list[tuple[ChangedFile, Where, ParsedFile]]:
+    def _parse_all(self, fresh: list[ChangedFile]) -> list[tuple[ChangedFile, ParsedFile]]:
         found = []
         for file in fresh:
-            where = self._where(file)
-            if where is None:
+            home, _ = self._tree.of(file.folder)
+            owner = self._owners.get(home) or self._owner(home)
+            if owner is None:
                 continue
             try:
-                raw, stamp = files_durable.read(f"{self._tree.path(file.folder)}/{file.name}", LARGEST)
-                parsed = letter_files.parse_file(self._layout, raw, where, LARGEST)
-                if file.held is None:  # nothing to compare with: saves memory for thousands of files
-                    parsed = parsed._replace(fields={})
-                found.append((file._replace(stamp=stamp), where, parsed))
+                parsed, stamp = self._conn.parse(file.folder, file.name, owner)
             except FileNotFoundError:
                 continue
             except Unreadable as wrong:
                 self._set_aside(file, str(wrong))
+                continue
+            if file.held is None:  # nothing to compare with: saves memory for thousands of files
+                parsed = parsed._replace(fields={})
+            found.append((file._replace(stamp=stamp), parsed))
         return found
-
-    def _where(self, file: ChangedFile) -> Where | None:
-        home, place = self._tree.of(file.folder)
-        name = self._owners.get(home) or self._owner(home)
-        return Where(name, place, file.name, file.stamp.time) if name else None
 
     def _owner(self, home: str) -> str | None:
         try:
@@ -330,13 +326,11 @@ class Reconciler:
 
     # -- new letters
 
-    def _admit(
-        self, file: ChangedFile, where: Where, parsed: ParsedFile, gone: dict[tuple[str, str], IndexedFile]
-    ) -> None:
+    def _admit(self, file: ChangedFile, parsed: ParsedFile, gone: dict[tuple[str, str], IndexedFile]) -> None:
         """Index one file, or set it aside if the index cannot store it."""
         try:
             with self._conn.database:  # a savepoint: a rejected file leaves nothing in the index
-                self._import_letter(file, where, parsed, gone)
+                self._import_letter(file, parsed, gone)
         except (NameTaken, LookAlike) as taken:
             self._forget_names()
             self._set_aside(file, why_taken(taken, self._tree.of(file.folder)[0]))
@@ -354,7 +348,7 @@ class Reconciler:
         self._numbers.clear()
 
     def _import_letter(
-        self, file: ChangedFile, where: Where, parsed: ParsedFile, gone: dict[tuple[str, str], IndexedFile]
+        self, file: ChangedFile, parsed: ParsedFile, gone: dict[tuple[str, str], IndexedFile]
     ) -> None:
         message = parsed.message
         held = file.held
@@ -375,7 +369,7 @@ class Reconciler:
         if first is None:
             number = self._writing.insert_letter(message)
             self._positions[number] = _positions_in(parsed)
-            self._deliver_first(file, where, parsed._replace(message=message), number, mailbox)
+            self._deliver_first(file, parsed._replace(message=message), number, mailbox)
             return
         number, known = first
         if known.extra != message.extra:  # other programs may add fields
@@ -383,12 +377,10 @@ class Reconciler:
             self._writing.replace_letter(number, known)
         if held is None:  # else the index has all of them
             self._merge_recipients(number, known, parsed)
-        self._deliver(file, where, parsed, number, mailbox, message, gone)
+        self._deliver(file, parsed, number, mailbox, message, gone)
 
-    def _deliver_first(
-        self, file: ChangedFile, where: Where, parsed: ParsedFile, number: int, mailbox: int
-    ) -> None:
-        delivery = self._delivery_of(parsed.message, where, parsed, number)
+    def _deliver_first(self, file: ChangedFile, parsed: ParsedFile, number: int, mailbox: int) -> None:
+        delivery = self._delivery_of(parsed, number, file.stamp.time)
         self._writing.insert_delivery(delivery, number, mailbox)
         self._ledger.add_file(number, mailbox, file.folder, file.name, file.stamp, parsed.order)
         if delivery.state in {State.UNREAD, State.QUEUED}:
@@ -398,7 +390,6 @@ class Reconciler:
     def _deliver(
         self,
         file: ChangedFile,
-        where: Where,
         parsed: ParsedFile,
         number: int,
         mailbox: int,
@@ -406,7 +397,7 @@ class Reconciler:
         gone: dict[tuple[str, str], IndexedFile],
     ) -> None:
         if self._delivery(number, mailbox) is None:
-            self._deliver_first(file, where, parsed._replace(message=message), number, mailbox)
+            self._deliver_first(file, parsed._replace(message=message), number, mailbox)
             return
         kept = self._ledger.path_of(number, mailbox)
         if kept is not None and kept != (file.folder, file.name) and kept not in gone:
@@ -456,9 +447,9 @@ class Reconciler:
         )
         self._writing.replace_letter(number, replace(first, recipients=tuple(whole)))
 
-    def _delivery_of(self, message: Message, where: Where, parsed: ParsedFile, number: int) -> Delivery:
-        kinds = {recipient.address: recipient.kind for recipient in message.recipients}
-        opened = open_delivery(message, parsed.mailbox, kinds.get(parsed.mailbox, "to"), where.written)
+    def _delivery_of(self, parsed: ParsedFile, number: int, written: datetime) -> Delivery:
+        kinds = {recipient.address: recipient.kind for recipient in parsed.message.recipients}
+        opened = open_delivery(parsed.message, parsed.mailbox, kinds.get(parsed.mailbox, "to"), written)
         return self._with_state(replace(opened, number=number, revision=self._first_revision()), parsed)
 
     def _first_revision(self) -> int:
