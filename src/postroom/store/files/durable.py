@@ -116,20 +116,19 @@ class Stamp(NamedTuple):
 
 def write_new(folder: str, name: str, content: bytes, *, durable: bool) -> Stamp:
     """Create a file; raise FileExistsError if it exists. The caller syncs the folder."""
-    temporary, stamp = write_temporary(folder, content, durable=durable)
-    try:
-        rename_new(temporary, f"{folder}/{name}")
-    except BaseException:
-        remove(temporary)
-        raise
-    return stamp
+    return _write_aside(folder, content, lambda path: rename_new(path, f"{folder}/{name}"), durable=durable)
 
 
 def replace(folder: str, name: str, content: bytes, *, durable: bool) -> Stamp:
     """Replace the content of a file atomically. The caller syncs the folder."""
+    return _write_aside(folder, content, lambda path: os.rename(path, f"{folder}/{name}"), durable=durable)
+
+
+def _write_aside(folder: str, content: bytes, rename: Callable[[str], None], *, durable: bool) -> Stamp:
+    """Write a complete file under a temporary name, then rename it."""
     temporary, stamp = write_temporary(folder, content, durable=durable)
     try:
-        os.rename(temporary, f"{folder}/{name}")
+        rename(temporary)
     except BaseException:
         remove(temporary)
         raise
@@ -187,15 +186,9 @@ def is_temporary(name: str) -> bool:
 
 def rename_new(source: str, target: str) -> None:
     """Rename a file; raise FileExistsError if the new name is taken."""
-    if sys.platform == "linux":
-        if _renameat2()(_AT_CWD, source.encode(*_NAMES), _AT_CWD, target.encode(*_NAMES), _NOREPLACE) == 0:
-            return
-        failed = ctypes.get_errno()
-        if failed not in _UNKNOWN_CALL:
-            raise OSError(failed, os.strerror(failed), source, None, target)
-    # macOS, and file systems without RENAME_NOREPLACE.
-    os.link(source, target, follow_symlinks=False)  # refuses a taken name as well
-    os.unlink(source)
+    if not _renameat2(source, target, _NOREPLACE):
+        os.link(source, target, follow_symlinks=False)  # refuses a taken name as well
+        os.unlink(source)
 
 
 def exchange(source: str, target: str) -> bool:
@@ -216,16 +209,31 @@ def exchange(source: str, target: str) -> bool:
 
 
 def _swap(first: str, second: str) -> None:
-    if sys.platform == "linux":
-        if _renameat2()(_AT_CWD, first.encode(*_NAMES), _AT_CWD, second.encode(*_NAMES), _EXCHANGE) == 0:
-            return
-        failed = ctypes.get_errno()
-        if failed not in _UNKNOWN_CALL:
-            raise OSError(failed, os.strerror(failed), first, None, second)
-    between = f"{first}.old"  # without that system call there is no file for a moment
-    rename_new(second, between)
-    rename_new(first, second)
-    os.rename(between, first)
+    if not _renameat2(first, second, _EXCHANGE):
+        between = f"{first}.old"  # without that system call there is no file for a moment
+        rename_new(second, between)
+        rename_new(first, second)
+        os.rename(between, first)
+
+
+def _renameat2(source: str, target: str, flags: int) -> bool:
+    """Rename with these flags; return False on macOS, and on file systems that do not know them."""
+    if sys.platform != "linux":
+        return False
+    if _system_call()(_AT_CWD, source.encode(*_NAMES), _AT_CWD, target.encode(*_NAMES), flags) == 0:
+        return True
+    failed = ctypes.get_errno()
+    if failed not in _UNKNOWN_CALL:
+        raise OSError(failed, os.strerror(failed), source, None, target)
+    return False
+
+
+@cache
+def _system_call() -> Callable[[int, bytes, int, bytes, int], int]:
+    # Python has no binding for it, and os.rename replaces a file in silence.
+    found = ctypes.CDLL(None, use_errno=True).renameat2
+    found.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
+    return found
 
 
 def make_folder(folder: str) -> bool:
@@ -299,11 +307,3 @@ def read(path: str, largest: int, known: Stamp | None = None) -> tuple[bytes, St
 def remove(path: str) -> None:
     with suppress(OSError):
         os.unlink(path)
-
-
-@cache
-def _renameat2() -> Callable[[int, bytes, int, bytes, int], int]:
-    # Python has no binding for it, and os.rename replaces a file in silence.
-    found = ctypes.CDLL(None, use_errno=True).renameat2
-    found.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
-    return found

@@ -5,6 +5,20 @@ added, moved, rewrote or deleted. What files do not hold (leases, attempts) stay
 never changes: a file whose letter differs from the accepted one is damaged, while its state may change and other
 programs may add fields.
 
+| the file | what the index has of it | what is done |
+|---|---|---|
+| new, a letter | nothing | the letter and its delivery are added |
+| new, a letter | the letter, no delivery here | a delivery is added |
+| new, a letter | a delivery whose file is gone | the file was moved: the delivery gets the state it shows |
+| new, a letter | a delivery whose file is there | a copy: set aside; after a crash, the earlier of both goes |
+| new, another letter with a taken id | a letter with this id | it is added under an id made from its path |
+| changed, the accepted letter | a delivery | the delivery gets the state that the file shows |
+| changed, anything else | a delivery | set aside, and the accepted letter is written again |
+| new, no letter | nothing | set aside, once it was unchanged for ten seconds |
+| gone | an open delivery | it becomes a dead letter |
+| gone | a settled delivery | it is dropped |
+| in a folder that cannot be read | anything | nothing: it is neither new nor gone |
+
 Whatever is wrong with one file, `_parse_all` (reading) and `_admit` (indexing) set only that file aside, and all
 other mail goes on (G2).
 """

@@ -1,5 +1,18 @@
 """Recovery after a boot or a crash: complete the journal, sync all folders, and reconcile them with the index.
 
+The warning in the lock file, or a journal that is ahead of the index, says that it is needed. What it finds, and
+what becomes of it:
+
+| cut off after | on the disk | recovery |
+|---|---|---|
+| the warning was set | nothing new | finds nothing to do |
+| half of the journal line | half a line | cuts it off: the commit never happened |
+| the journal line | a line with steps, no `done` behind it | completes the steps and writes `done` |
+| some of the steps | the same, and some files | the same: a step that is done already is left alone |
+| `done`, or a commit of one step | all files, an older index | takes in the records of the line and the files |
+| the commit of the index | all | finds nothing to do |
+| the boot, or a disk that forgot | any of these | the same; every folder is synced before any reader |
+
 The index may be deleted at any time: recovery rebuilds it from the files and the journal.
 """
 
