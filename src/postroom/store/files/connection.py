@@ -20,12 +20,12 @@ from ..sqlite import rows
 from ..sqlite.connection import Connection
 from ..sqlite.wal import REPLACED
 from . import durable as files_durable
-from . import recovery, registry
+from . import letter_files, recovery, registry
 from .durable import keep_spare_file
 from .journal import Journal
 from .layouts.base import Where
 from .ledger import NAMES, TABLES, Ledger
-from .letter_files import LARGEST, parse_file
+from .letter_files import LARGEST
 from .registry import NAMES as REGISTRY_TABLE_NAMES
 from .registry import TABLES as REGISTRY_TABLES
 from .transaction import FileTransaction
@@ -171,7 +171,7 @@ class FileConnection(Connection):
         """Return the letter in a file of a mailbox, and the stamp of the file; raise Unreadable if it is none."""
         raw, stamp = files_durable.read(f"{self.tree.path(folder)}/{name}", LARGEST)
         where = Where(mailbox, self.tree.of(folder)[1], name, stamp.time)
-        return parse_file(self.tree.layout, raw, where), stamp
+        return letter_files.parse_file(self.tree.layout, raw, where), stamp
 
     def number_of(self, id: str) -> int | None:
         number: int | None = self.database.execute("SELECT number FROM letters WHERE id = ?", (id,)).get
