@@ -17,6 +17,7 @@ from postroom.model import delivery as model_delivery
 from postroom.model.delivery import State
 from postroom.model.message import Priority
 from postroom.model.query import Found, LetterQuery, Order, Query
+from postroom.model.thread import conversation_of
 from postroom.store.protocol import Store
 from tests.conftest import LONG
 from tests.contract import meaning
@@ -146,6 +147,9 @@ def test_a_query_finds_and_counts_what_it_means(room: tuple[Store, list[Found]],
 
     counted = Counter(one.delivery.priority for one in wanted)
     assert {priority: counted[priority] for priority in Priority} == store.count(query)
+    assert len(wanted) == store.count(query, by="all")
+    mailboxes = Counter(one.delivery.mailbox for one in sorted(wanted, key=meaning.SORT["age"]))
+    assert mailboxes == store.count(query, by="mailbox")
     found = store.find(query)
     if query.mailbox is not None:
         assert names(wanted[: query.limit]) == names(found)
@@ -178,13 +182,23 @@ def test_a_query_for_letters_finds_and_counts_what_it_means(
     end = None if query.limit is None else query.skip + query.limit
 
     assert wanted[query.skip : end] == [one.message.id for one in store.letters(query)]
-    assert len(wanted) == store.count_letters(query)
+    assert len(wanted) == store.count(query, by="all")
+    known = {letter.message.id: letter.message for letter in letters}
+    newest = sorted((known[id] for id in wanted), key=lambda message: int(message.id[1:]), reverse=True)
+    talks, threads = map(conversation_of, newest), (one.thread_id for one in newest if one.thread_id)
+    for by, groups in (("conversation", Counter(talks)), ("thread", Counter(threads))):
+        assert list(groups.items())[: query.limit] == list(count_of(store, query, by).items())
+
+
+def count_of(store: Store, query: LetterQuery, by: Any) -> dict[str, int]:
+    counted: dict[str, int] = store.count(query, by=by)
+    return counted
 
 
 def test_what_time_does_and_what_is_waiting_is_as_it_means(room: tuple[Store, list[Found]]) -> None:
     store, everything = room
     deliveries = [one.delivery for one in everything]
-    assert meaning.tallies(deliveries) == store.tally(None)
+    assert meaning.tallies(deliveries) == store.count(Query(), by="state")
     for seconds in (0, 20, 49, 51, 200):
         at = moment(seconds)
         late = {(d.message_id, d.mailbox) for d in deliveries if meaning.seconds_left(d, at) <= 0}

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
 from postroom.model import delivery
 from postroom.model.delivery import OPEN, State
-from postroom.model.query import Found, Moment, Query
-from postroom.store.protocol import Move, outgoing
+from postroom.model.query import Found, Group, Moment, Query
+from postroom.store.protocol import Move
 from tests.faults.planting import Opener, Wrapped
 
 
@@ -84,8 +85,8 @@ class Patient(Wrapped):
     def find(self, query: Query) -> list[Found]:
         return self.inner.find(replace(query, due_most=None))
 
-    def outgoing(self, due: datetime | None, most: datetime | None = None) -> dict[str, int]:  # noqa: ARG002 - the bug
-        return outgoing(self.inner, due)
+    def count(self, query: Any, by: Group = "priority") -> Any:
+        return self.inner.count(replace(query, due_most=None) if by == "mailbox" else query, by)
 
 
 def _end(store: Wrapped, found: Found, moment: Moment) -> None:
