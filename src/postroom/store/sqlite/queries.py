@@ -166,7 +166,7 @@ def _count(query: Query, by: Group) -> Statement:
     if by == "priority":
         return f"SELECT d.rank, count(*) {source}{where} GROUP BY d.rank", values
     name = "SELECT name FROM mailboxes WHERE id = d.mailbox"
-    return f"SELECT ({name}), count(*) {source}{where} GROUP BY d.mailbox ORDER BY min(d.number)", values
+    return f"SELECT ({name}), count(*) {source}{where} GROUP BY d.mailbox ORDER BY min(d.number), 1", values
 
 
 def _count_letters(query: LetterQuery, by: Group) -> Statement:
