@@ -142,9 +142,7 @@ class ListConversations(MailboxVerb, kw_only=True):
     limit: Annotated[int, "how many at most"] = 50
 
     def run(self, core: Core, _principal: Principal) -> MailboxConversations:
-        query = LetterQuery(
-            party=self.mailbox, scope=_scope(self.scope), limit=check_count(self.limit, "limit")
-        )
+        query = LetterQuery(party=self.mailbox, scope=_scope(self.scope), limit=check_count(self.limit, "limit"))
         ids = core.store.count(query, by="conversation")
         queries = [LetterQuery(conversation=id, party=self.mailbox) for id in ids]
         return MailboxConversations(_folded(core, self.mailbox, queries, fold_conversation))
