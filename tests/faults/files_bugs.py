@@ -113,8 +113,8 @@ def _plant(modules: Sequence[Any], name: str, bug: Callable[..., object]) -> Non
 class Loose(FileStore):
     """No journal: the steps of a commit are done one after the other, and a crash leaves some of them."""
 
-    def _connection(self) -> FileConnection:
-        conn = super()._connection()
+    def connection(self) -> FileConnection:
+        conn = super().connection()
         conn.on_commit.__class__ = _LooseTransaction
         return conn
 
@@ -131,8 +131,8 @@ class Careless(FileStore):
         _plant((transaction,), "MoveFile", _Copying)
         super().__init__(*place, **settings)
 
-    def _connection(self) -> FileConnection:
-        conn = super()._connection()
+    def connection(self) -> FileConnection:
+        conn = super().connection()
         conn.log.__class__ = _CarelessLog
         return conn
 
@@ -186,7 +186,7 @@ class Unindexed(FileStore):
 
     def __init__(self, *place: Any, **settings: Any) -> None:
         super().__init__(*place, **settings)
-        self._connection().database.execute("DROP INDEX IF EXISTS deliveries_unread")
+        self.connection().database.execute("DROP INDEX IF EXISTS deliveries_unread")
 
 
 BUGS: dict[str, type[FileStore]] = {

@@ -41,7 +41,7 @@ class SyncedTooEarly(Unsynced):
     """Syncs the log before it writes into it."""
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
-        conn = self._connection()
+        conn = self.connection()
         conn.log.sync(conn.lock)
         return super().commit(writes)
 
@@ -82,15 +82,15 @@ class EmptiedTooEarly(SqliteStore):
     """Starts the log over before the room's file is on the disk."""
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
-        self._connection().database.pragma("synchronous", "off")
+        self.connection().database.pragma("synchronous", "off")
         return super().commit(writes)
 
 
 class Swallowing(SqliteStore):
     """A sync that fails is nobody's business."""
 
-    def _connection(self) -> Connection:
-        conn = super()._connection()
+    def connection(self) -> Connection:
+        conn = super().connection()
         conn.log.__class__ = _SwallowingLog
         return conn
 
@@ -106,8 +106,8 @@ class _SwallowingLog(wal.Log):
 class Retrying(SqliteStore):
     """A sync that fails is tried again, on the same descriptor, and then believed."""
 
-    def _connection(self) -> Connection:
-        conn = super()._connection()
+    def connection(self) -> Connection:
+        conn = super().connection()
         conn.log.__class__ = _RetryingLog
         return conn
 
@@ -123,8 +123,8 @@ class _RetryingLog(wal.Log):
 class Unwarned(SqliteStore):
     """Where a warning cannot be written either, what the system says is passed on as it is."""
 
-    def _connection(self) -> Connection:
-        conn = super()._connection()
+    def connection(self) -> Connection:
+        conn = super().connection()
         conn.log.__class__ = _UnwarnedLog
         return conn
 
@@ -145,7 +145,7 @@ class Loose(SqliteStore):
     """No transaction: every statement is committed on its own."""
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
-        conn = self._connection()
+        conn = self.connection()
         with conn.lock:
             conn.recover()
             planned = writes() if callable(writes) else writes
@@ -164,8 +164,8 @@ class Loose(SqliteStore):
 class Careless(SqliteStore):
     """Sets nothing aside for a full disk."""
 
-    def _connection(self) -> Connection:
-        conn = super()._connection()
+    def connection(self) -> Connection:
+        conn = super().connection()
         conn.log.__class__ = _CarelessLog
         return conn
 
@@ -188,10 +188,10 @@ def _believed(sum: int, body: bytes) -> Message:
 class Trusting(SqliteStore):
     """Hands out letters without a look at their sums."""
 
-    def _fetch(self, make: Callable[[rows.Row], T], *questions: queries.Statement) -> list[T]:
+    def fetch(self, make: Callable[[rows.Row], T], *questions: queries.Statement) -> list[T]:
         checked, rows.sound = rows.sound, _believed
         try:
-            return super()._fetch(make, *questions)
+            return super().fetch(make, *questions)
         finally:
             rows.sound = checked
 
@@ -201,7 +201,7 @@ class Unindexed(SqliteStore):
 
     def __init__(self, path: Path, **settings: Any) -> None:
         super().__init__(path, **settings)
-        self._connection().database.execute("DROP INDEX IF EXISTS deliveries_unread")
+        self.connection().database.execute("DROP INDEX IF EXISTS deliveries_unread")
 
 
 BUGS: dict[str, type[SqliteStore]] = {

@@ -35,7 +35,7 @@ def steps(store: Store, work: Callable[[], object]) -> int:
         return False
 
     assert isinstance(store, SqliteStore)
-    database = store._connection().database
+    database = store.connection().database
     database.set_progress_handler(tick, 10)
     try:
         work()

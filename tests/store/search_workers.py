@@ -39,8 +39,8 @@ def fill_for_ever(folder: Path, name: str, line: Barrier, kind: type[SqliteStore
     search.FEW, search.SLICE = 0, 5
     ledger, store = Ledger(folder, f"{name}-{os.getpid()}"), enter(folder, line, kind)
     while True:
-        if not store._connection().index.fill():
-            store._connection().index.discard()
+        if not store.connection().index.fill():
+            store.connection().index.discard()
         ledger.write("filled")
 
 
@@ -48,7 +48,7 @@ class Boastful(SqliteStore):
     """Takes the index for complete when it is not."""
 
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
-        held = self._connection().index
+        held = self.connection().index
         held.fill()
         held.upto = lambda **_: search.NEWEST  # type: ignore[method-assign]
         return super().search(query, reader, limit)

@@ -85,7 +85,7 @@ if child == 0:
     os.close(1)
     time.sleep(60)
 print(child, flush=True)
-room.core.store._connection().lock.acquire()
+room.core.store.connection().lock.acquire()
 print("holding", flush=True)
 time.sleep(60)
 """

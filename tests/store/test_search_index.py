@@ -180,7 +180,7 @@ def test_large_letters_are_added_few_at_a_time(path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(search, "FEW", 0)
     with opened(path, durable=False) as store:
         say(store, 0, 5, text="word " * 500)
-        assert store._connection().index.fill() == 1
+        assert store.connection().index.fill() == 1
         assert store.keep_index() == 4
         assert all_found(store, 5)
 
@@ -240,7 +240,7 @@ def test_a_damaged_index_is_made_again_and_hides_nothing(
         say(store, 0, 130)
         store.keep_index()
         if while_open and damage in {"empty", "cut", "garbled", "text"}:
-            store._connection().index.close()  # who holds the old file open has a right to it
+            store.connection().index.close()  # who holds the old file open has a right to it
         if not while_open:
             store.close()
         empty_log(file)
@@ -321,7 +321,7 @@ def test_an_index_that_was_found_broken_is_not_kept(path: Path, small: None) -> 
     with opened(path, durable=False) as store:
         say(store, 0, 40)
         store.keep_index()
-        held, file = store._connection().index, Path(f"{path}.search")
+        held, file = store.connection().index, Path(f"{path}.search")
         upto = held.upto()
         DAMAGE["broken words"](file)
         assert held.candidates('"word"', upto, 10) is None

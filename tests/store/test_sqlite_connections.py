@@ -254,7 +254,7 @@ def test_a_child_that_closes_takes_nothing_from_its_parent(store: SqliteStore) -
 def test_a_thread_that_ends_while_the_store_is_closed_closes_nothing_twice(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connection = store._connection()
+    connection = store.connection()
     inside, closed = threading.Event(), []
     close_log = Log.close
 

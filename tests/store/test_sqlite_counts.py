@@ -245,7 +245,7 @@ def _steps(store: SqliteStore, id: str, to: str, limit: str) -> int:
         taken += 10
         return False
 
-    database = store._connection().database
+    database = store.connection().database
     database.set_progress_handler(step, 10)
     for n in range(4):
         store.commit([limited(f"{id}{n}", to, f"{id}{n}", limit, 2100)])

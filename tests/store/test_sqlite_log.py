@@ -60,7 +60,7 @@ def in_main_file(store: SqliteStore, folder: Path) -> list[str]:
 
 def is_warned(store: SqliteStore) -> bool:
     """Must the next writer make the log whole?"""
-    lock = store._connection().lock
+    lock = store.connection().lock
     with lock:
         return lock.sync_failed
 
@@ -178,7 +178,7 @@ def test_a_failed_checkpoint_fails_no_send(
     """If the disk failed, the next writer makes the log whole; if somebody was reading, there is no hurry."""
     monkeypatch.setattr(wal, "CHECKPOINT_PAGES", 1)
     with opened(tmp_path / "room.db") as store, opened(tmp_path / "room.db") as other:
-        monkeypatch.setattr(store._connection().log, "_database", Refusing(error))
+        monkeypatch.setattr(store.connection().log, "_database", Refusing(error))
         send(store, "m1")
         assert is_warned(store) == mended
         send(other, "m2")

@@ -15,7 +15,7 @@ from tests.store.helpers import database
 def numbers(store: SqliteStore) -> list[int]:
     """All that were ever given, in their order."""
     sql = "SELECT number FROM letters UNION ALL SELECT number FROM changes ORDER BY 1"
-    return [number for (number,) in store._query(sql, [])]
+    return [number for (number,) in store.query(sql, [])]
 
 
 def test_no_number_is_given_twice_by_two_who_take_turns(store: SqliteStore, other: SqliteStore) -> None:

@@ -21,7 +21,7 @@ UNREAD = (State.UNREAD,)
 def plan(store: SqliteStore, statement: Statement) -> list[str]:
     """How SQLite answers: one line per table it reads."""
     sql, values = statement
-    steps = [str(row[3]) for row in store._query(f"EXPLAIN QUERY PLAN {sql}", values)]
+    steps = [str(row[3]) for row in store.query(f"EXPLAIN QUERY PLAN {sql}", values)]
     return [step for step in steps if step.startswith(("SCAN", "SEARCH", "USE TEMP"))]
 
 
@@ -92,7 +92,7 @@ def test_a_letter_read_between_two_halves_of_an_answer_is_found_once(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     delivery = send(store, "m1")
-    answer, unread = store._query, iter([delivery])
+    answer, unread = store.query, iter([delivery])
 
     def interrupted(sql: str, values: list[Any]) -> list[Row]:
         found = answer(sql, values)
@@ -100,7 +100,7 @@ def test_a_letter_read_between_two_halves_of_an_answer_is_found_once(
             read(store, waiting)
         return found
 
-    monkeypatch.setattr(store, "_query", interrupted)
+    monkeypatch.setattr(store, "query", interrupted)
     assert ids(store, CLAIM) == ["m1"]
 
 

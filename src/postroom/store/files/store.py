@@ -124,23 +124,23 @@ class FileStore(SqliteStore):
 
     # -- reading
 
-    def _query(self, sql: str, values: list[Any]) -> list[Row]:
+    def query(self, sql: str, values: list[Any]) -> list[Row]:
         self._take_in_changes()
         try:
-            return super()._query(sql, values)
+            return super().query(sql, values)
         except Damaged as broken:
             self._rebuild_index(broken)
-        return super()._query(sql, values)
+        return super().query(sql, values)
 
-    def _fetch(self, make: Callable[[Row], T], *questions: Statement) -> list[T]:
+    def fetch(self, make: Callable[[Row], T], *questions: Statement) -> list[T]:
         try:
-            return super()._fetch(make, *questions)
+            return super().fetch(make, *questions)
         except Damaged as broken:
             self._rebuild_index(broken)
-        return super()._fetch(make, *questions)
+        return super().fetch(make, *questions)
 
-    def _quarantine(self, number: int, damage: Unreadable) -> None:  # noqa: ARG002 - the file still has the letter
-        raise self._damaged(damage)
+    def set_aside(self, number: int, damage: Unreadable) -> None:  # noqa: ARG002 - the file still has the letter
+        raise self.damaged(damage)
 
     def quarantined(self) -> list[str]:
         """Return the paths below the root of files that were set aside and are still there."""
@@ -148,10 +148,10 @@ class FileStore(SqliteStore):
 
     def _rebuild_index(self, broken: Damaged) -> None:
         """Delete a damaged index; the next connection rebuilds it from the files."""
-        conn = self._connection()
+        conn = self.connection()
         if conn.database.in_transaction:  # inside a plan: this commit fails, and the next one rebuilds
             raise broken
-        self._drop(conn)
+        self.drop(conn)
         self._delete_index(broken, conn.inode)
 
     def _delete_index(self, broken: PostroomError, inode: int | None = None) -> None:
@@ -161,23 +161,23 @@ class FileStore(SqliteStore):
     def examine(self, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:
         self._take_in_changes()
         index = examine.examine_index(
-            self._connection(), self.path, durable=self._must_last, repair=repair, full=full, progress=progress
+            self.connection(), self.path, durable=self._must_last, repair=repair, full=full, progress=progress
         )
         yield from examine.examine(self, index, repair=repair, full=full)
         yield from examine.examine_surroundings(self, repair=repair, full=full)
 
     def _take_in_changes(self) -> None:
         """Bring the index up to date with what other programs did to the files."""
-        conn = self._connection()
+        conn = self.connection()
         if conn.database.in_transaction:
             return
         if not conn.is_current():  # the index was deleted: a new connection rebuilds it
-            self._drop(conn)
-            conn = self._connection()
+            self.drop(conn)
+            conn = self.connection()
         try:
             self._check_for_changes(conn)
         except (apsw.Error, OSError, UnicodeDecodeError) as error:
-            broken = self._damaged(error) if isinstance(error, UnicodeDecodeError) else translate(error, self.path)
+            broken = self.damaged(error) if isinstance(error, UnicodeDecodeError) else translate(error, self.path)
             if not isinstance(broken, Damaged):
                 raise broken from error
             self._rebuild_index(broken)
@@ -220,10 +220,10 @@ class FileStore(SqliteStore):
                 conn.log.maintain(conn.lock)
 
     def _folder_times(self) -> dict[str, int]:
-        return self._connection().ledger.folder_times()
+        return self.connection().ledger.folder_times()
 
     def _used_folders(self) -> list[str]:
-        return self._connection().ledger.used_folders()
+        return self.connection().ledger.used_folders()
 
     # -- the files of letters
 
@@ -234,7 +234,7 @@ class FileStore(SqliteStore):
         """
         if not found:
             return []
-        conn = self._connection()
+        conn = self.connection()
         mailbox, _ = conn.mailbox(found[0].delivery.mailbox)
         numbers = encode([one.delivery.number for one in found]).decode()
         files: list[tuple[Any, ...]] = conn.database.execute(_FILES, (numbers, mailbox)).fetchall()
@@ -252,7 +252,7 @@ class FileStore(SqliteStore):
     def id_at(self, mailbox: str, place: str, name: str) -> str | None:
         """Return the id of the letter in this file of a mailbox; None if there is none."""
         self._take_in_changes()
-        conn = self._connection()
+        conn = self.connection()
         try:
             number, owner = conn.mailbox(mailbox)
         except UnknownMessage:
@@ -275,13 +275,9 @@ class FileStore(SqliteStore):
         except OSError as refused:
             raise translate(refused, self._tree.path(folder)) from refused
 
-    def connection(self) -> FileConnection:
-        """Return the connection of this thread."""
-        return self._connection()
-
     def recheck(self, changes: FileChanges) -> None:
         """Compare these files with the index again, whatever their stamps say."""
-        conn = self._connection()
+        conn = self.connection()
         with conn.lock:
             for folder, names in changes.items():
                 conn.ledger.mark_changed(folder, names or set())
@@ -297,7 +293,7 @@ class FileStore(SqliteStore):
             return watch.watch(self._notifier, self._tree, mailboxes, self._is_unindexed)
 
     def _is_unindexed(self, folder: str, name: str) -> bool:
-        return bool(reconcile.unindexed(self._connection(), {folder: {name}}))
+        return bool(reconcile.unindexed(self.connection(), {folder: {name}}))
 
     def close(self) -> None:
         super().close()
@@ -312,7 +308,7 @@ class FileStore(SqliteStore):
 
     # -- connections
 
-    def _connect(self) -> FileConnection:
+    def connect(self) -> FileConnection:
         # Other programs may delete `.postroom` at any moment, also while it is opened.
         for _ in range(_TRIES):
             self._make_own_folder()
@@ -378,5 +374,5 @@ class FileStore(SqliteStore):
 
     if TYPE_CHECKING:
 
-        def _connection(self) -> FileConnection:
-            """Return this thread's connection, as made by `_connect`."""
+        def connection(self) -> FileConnection:
+            """Return this thread's connection, as made by `connect`."""

@@ -48,7 +48,7 @@ class MemoryStore(SqliteStore):
     def _make_notifier(self) -> LocalNotifier:
         return LocalNotifier()
 
-    def _connect(self) -> MemoryConnection:
+    def connect(self) -> MemoryConnection:
         return MemoryConnection(self.path, self._lock, boot=self._boot, busy_timeout=self._busy_timeout)
 
     def examine(self, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:  # noqa: ARG002

@@ -102,7 +102,7 @@ class SqliteStore:
         self._durable = durable
         self._notifier = self._make_notifier()
         self._index_schedule = _IndexSchedule()
-        self._connection()  # a room that cannot be opened is refused now, not at the first letter
+        self.connection()  # a room that cannot be opened is refused now, not at the first letter
 
     def _prepare(self, path: ground.Place) -> str:
         return ground.prepare(path)
@@ -115,29 +115,33 @@ class SqliteStore:
 
     # -- connections and queries
 
-    def _connection(self) -> Connection:
+    # The next seven methods are public for a store that keeps its letters elsewhere and has this one as its index:
+    # `files.store` overrides `connect`, `query`, `fetch` and `set_aside`.
+
+    def connection(self) -> Connection:
         """Return this thread's connection, opened on first use."""
         if self._forks != sqlite_connection.count:  # SQLite's connections must not be used or closed after a fork
             _ABANDONED.append([*self._open, self._local])
             self._local, self._open, self._forks = _Local(), WeakSet(), sqlite_connection.count
         connection = self._local.connection
         if connection is None:
-            connection = self._connect()
+            connection = self.connect()
             self._local.connection = connection
             self._open.add(connection)
         return connection
 
-    def _connect(self) -> Connection:
+    def connect(self) -> Connection:
+        """Open another connection."""
         return Connection(self.path, boot=self._boot, busy_timeout=self._busy_timeout)
 
-    def _drop(self, conn: Connection) -> None:
+    def drop(self, conn: Connection) -> None:
         """Forget this thread's connection; it is closed with its last reference."""
         if self._local.connection is conn:
             self._local.connection = None
 
-    def _query(self, sql: str, values: list[Any]) -> list[rows.Row]:
+    def query(self, sql: str, values: list[Any]) -> list[rows.Row]:
         """Return all rows at once, so that no reader keeps the log from starting over."""
-        conn = self._connection()
+        conn = self.connection()
         # Before every read: a shortened index would end the whole process (SIGBUS).
         conn.log.check_index()
         try:
@@ -149,18 +153,19 @@ class SqliteStore:
             raise translate(error, self.path) from error
         except UnicodeDecodeError as error:
             conn.read_cursor = conn.database.cursor()  # the old one is still in the middle of its rows
-            raise self._damaged(error) from None
+            raise self.damaged(error) from None
 
-    def _damaged(self, why: Exception) -> Damaged:
+    def damaged(self, why: Exception) -> Damaged:
+        """Return the error for a damaged room."""
         return Damaged(f"{self.path} is damaged: {why}", hint=rows.SALVAGE)
 
-    def _fetch(self, make: Callable[[rows.Row], T], *statements: Statement) -> list[T]:
+    def fetch(self, make: Callable[[rows.Row], T], *statements: Statement) -> list[T]:
         """Return the rows as values. Damaged letters go into quarantine, and the statements run again."""
         tried: set[int] = set()
         while True:
             values_made, damaged = [], []
             for sql, values in statements:
-                for row in self._query(sql, values):
+                for row in self.query(sql, values):
                     try:
                         values_made.append(make(row))
                     except Unreadable as damage:
@@ -169,12 +174,13 @@ class SqliteStore:
                 return values_made
             for number, why in damaged:
                 if number in tried:  # quarantine did not help: the index that finds it is damaged too
-                    raise self._damaged(why)
-                self._quarantine(number, why)
+                    raise self.damaged(why)
+                self.set_aside(number, why)
             tried |= {number for number, _ in damaged}
 
-    def _quarantine(self, number: int, damage: Unreadable) -> None:
-        conn = self._connection()
+    def set_aside(self, number: int, damage: Unreadable) -> None:
+        """Move a damaged letter into quarantine."""
+        conn = self.connection()
         import logging  # noqa: PLC0415 - heavy, and damage is rare
 
         logging.getLogger("postroom").warning("letter %d in %s was set aside: %s", number, self.path, damage)
@@ -189,7 +195,7 @@ class SqliteStore:
 
     def _mailbox_ids(self, mailboxes: Sequence[str]) -> list[int]:
         """Return the ids of those mailboxes that exist, from memory if all were seen before."""
-        committed, known = self._connection().names.committed, []
+        committed, known = self.connection().names.committed, []
         for name in mailboxes:
             held = committed.get(name)
             if held is None:
@@ -199,21 +205,21 @@ class SqliteStore:
             return known
         marks = ", ".join("?" * len(mailboxes))
         sql = f"SELECT id, name FROM mailboxes WHERE folded IN ({marks})"
-        return [number for number, name in self._query(sql, [*map(fold, mailboxes)]) if name in mailboxes]
+        return [number for number, name in self.query(sql, [*map(fold, mailboxes)]) if name in mailboxes]
 
     # -- writing
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
-        conn = self._connection()
+        conn = self.connection()
         try:
             done = commit(conn, writes, durable=self._durable)
         except StoreFailing:
-            self._drop(conn)  # the next commit opens the room again
+            self.drop(conn)  # the next commit opens the room again
             raise
         except (apsw.Error, OSError) as error:
             raise translate(error, self.path) from error
         except UnicodeDecodeError as error:
-            raise self._damaged(error) from None
+            raise self.damaged(error) from None
         posted = done.posted
         # Opened before the sync: a watch that begins later finds the letter by its first look.
         signals = self._notifier.open_signals(mailboxes_to_notify(done.writes, posted))
@@ -233,7 +239,7 @@ class SqliteStore:
         if posted and self._index_schedule.is_due(posted[-1].number, len(posted)):
             from .search import index_some  # noqa: PLC0415 - rarely due
 
-            index_some(conn.index, self._query)
+            index_some(conn.index, self.query)
         return posted
 
     def batch(self) -> AbstractContextManager[None]:
@@ -244,15 +250,15 @@ class SqliteStore:
     def get(self, ids: Sequence[str]) -> dict[str, Letter]:
         marks = ", ".join("?" * len(ids))
         sql = f"SELECT number, sum, body FROM letters WHERE id IN ({marks})"
-        return {letter.message.id: letter for letter in self._fetch(rows.letter, (sql, list(ids)))}
+        return {letter.message.id: letter for letter in self.fetch(rows.letter, (sql, list(ids)))}
 
     def find(self, query: Query) -> list[Found]:
         if query.order == "priority" and query.mailbox is not None and query.limit is not None:
-            return self._with_seen(self._fetch(rows.found_apart, queries.find_apart(query)[0]), query)
+            return self._with_seen(self.fetch(rows.found_apart, queries.find_apart(query)[0]), query)
         request = [queries.find(query)]
         if query.after is not None:
             request.append(queries.find_late(query))
-        found = self._fetch(rows.found, *request) if query.mailbox is not None else self._find_everywhere(request)
+        found = self.fetch(rows.found, *request) if query.mailbox is not None else self._find_everywhere(request)
         if query.after is None:
             return found
         # Mail sent for a later time counts by the number of its arrival, else a cursor would pass it by.
@@ -261,20 +267,20 @@ class SqliteStore:
     def _find_everywhere(self, request: list[Statement]) -> list[Found]:
         """Return deliveries of all mailboxes, reading each letter once: it may lie in thousands of them."""
         bare = [queries.bare(one) for one in request]
-        numbers = {row[0] for one in bare for row in self._query(*one)}
+        numbers = {row[0] for one in bare for row in self.query(*one)}
         sql = "SELECT number, sum, body FROM letters WHERE number IN (SELECT value FROM json_each(?))"
-        several = self._fetch(rows.letter, (sql, [msgspec.json.encode(sorted(numbers)).decode()]))
+        several = self.fetch(rows.letter, (sql, [msgspec.json.encode(sorted(numbers)).decode()]))
         letters = {letter.number: letter.message for letter in several}
-        found = self._fetch(partial(rows.found_among, letters), *bare)
+        found = self.fetch(partial(rows.found_among, letters), *bare)
         return [one for one in found if one is not None]
 
     def offered(self, query: Query, moment: Moment) -> list[Found] | None:
         at = query.mailbox or ""
-        held = self._connection().names.committed.get(at)
+        held = self.connection().names.committed.get(at)
         request = None if held is None else queries.find_offered(query, moment, held[0])
         if request is None:
             return None if self.overdue(moment, (at,), 1) else self.find(query)
-        first = self._fetch(rows.found_apart, request)
+        first = self.fetch(rows.found_apart, request)
         is_late = first[0][2] if first else self.overdue(moment, (at,), 1)
         return None if is_late else self._with_seen(first, query)
 
@@ -286,15 +292,15 @@ class SqliteStore:
         top = [found for found, _, _ in first]
         if first and not first[0][1]:
             return top
-        both = [*top, *self._fetch(rows.found, queries.find_apart(query)[1])]
+        both = [*top, *self.fetch(rows.found, queries.find_apart(query)[1])]
         apart = {found.delivery.number: found for found in both}  # a letter that was read in between counts once
         return sorted(apart.values(), key=lambda f: (-f.delivery.priority, f.delivery.number))[: query.limit]
 
     def count(self, query: Any, by: Group = "priority") -> Any:
         if by == "quota":
             places = [place_of(query.mailbox, self._mailbox(query.mailbox)), self._mailbox(query.sender)]
-            return tuple(self._query(WAITING, places)[0])
-        found = self._query(*queries.count(query, by))
+            return tuple(self.query(WAITING, places)[0])
+        found = self.query(*queries.count(query, by))
         if by == "all":
             return found[0][0]
         if by == "state":
@@ -304,7 +310,7 @@ class SqliteStore:
         return dict(found)
 
     def letters(self, query: LetterQuery) -> list[Letter]:
-        return self._fetch(rows.letter, queries.letters(query))
+        return self.fetch(rows.letter, queries.letters(query))
 
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
         from .search import Search  # noqa: PLC0415 - most processes do not search
@@ -313,70 +319,70 @@ class SqliteStore:
         if party == []:
             return []
         search = Search(query, reader, None if party is None else party[0])
-        return search.find(self._connection().index, self._query, self._fetch, limit)
+        return search.find(self.connection().index, self.query, self.fetch, limit)
 
     def keep_index(self) -> int:
         from .search import catch_up  # noqa: PLC0415 - most processes do not search
 
-        return catch_up(self._connection().index, self._query)
+        return catch_up(self.connection().index, self.query)
 
     def overdue(self, moment: Moment, mailboxes: Sequence[str] | None, limit: int) -> list[Found]:
         numbers = None if mailboxes is None else self._mailbox_ids(mailboxes)
         if numbers == []:
             return []
-        keys = dict.fromkeys(self._query(*queries.overdue(moment, numbers, limit)))
+        keys = dict.fromkeys(self.query(*queries.overdue(moment, numbers, limit)))
         if not keys:
             return []
-        return self._fetch(rows.found, *((queries.ONE, list(key)) for key in keys))
+        return self.fetch(rows.found, *((queries.ONE, list(key)) for key in keys))
 
     def next_timer(self, moment: Moment, mailboxes: Sequence[str]) -> float | None:
         numbers = self._mailbox_ids(mailboxes)
         if not numbers:
             return None
-        lease, *walls = self._query(*queries.next_timer(moment, numbers))[0]
+        lease, *walls = self.query(*queries.next_timer(moment, numbers))[0]
         waits = [] if lease is None else [lease - moment.steady]
         now = rows.micros(moment.wall) or 0
         waits += [(wall - now) / 1_000_000 for wall in walls if wall is not None]
         return min(waits, default=None)
 
     def records(self, kind: str, key: str | None = None) -> list[Record]:
-        found = self._query(RECORDS, [kind]) if key is None else self._query(RECORD, [kind, key])
+        found = self.query(RECORDS, [kind]) if key is None else self.query(RECORD, [kind, key])
         if not found:
             return []
         try:
             return [Record(kind=kind, key=k, revision=r, value=msgspec.json.decode(v)) for k, r, v in found]
         except (msgspec.DecodeError, ValueError, TypeError) as broken:
-            raise self._damaged(broken) from None
+            raise self.damaged(broken) from None
 
     def records_under(self, prefix: str) -> list[Record]:
         end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-        found = self._query(RECORDS_UNDER, [prefix, end])
+        found = self.query(RECORDS_UNDER, [prefix, end])
         try:
             return [Record(kind=kind, key=k, revision=r, value=msgspec.json.decode(v)) for kind, k, r, v in found]
         except (msgspec.DecodeError, ValueError, TypeError) as broken:
-            raise self._damaged(broken) from None
+            raise self.damaged(broken) from None
 
     def keys(self, kind: str) -> list[str]:
-        return [key for (key,) in self._query("SELECT key FROM records WHERE kind = ? ORDER BY key", [kind])]
+        return [key for (key,) in self.query("SELECT key FROM records WHERE kind = ? ORDER BY key", [kind])]
 
     def quarantined(self) -> list[str]:
-        return [id for (id,) in self._query("SELECT id FROM quarantine ORDER BY number", [])]
+        return [id for (id,) in self.query("SELECT id FROM quarantine ORDER BY number", [])]
 
     def names(self, name: str | None = None) -> list[Name]:
-        found = self._query(NAMES, []) if name is None else self._query(NAMED, [fold(name)])
+        found = self.query(NAMES, []) if name is None else self.query(NAMED, [fold(name)])
         if not all(isinstance(mailbox, str) for mailbox, _ in found):
-            raise self._damaged(TypeError("a mailbox has lost its name"))
+            raise self.damaged(TypeError("a mailbox has lost its name"))
         return [Name(mailbox, bool(known)) for mailbox, known in found]
 
     def _mailbox(self, name: str) -> int:
         """Return the mailbox's id, or -1 if there is none."""
-        found = self._query(_MAILBOX, [fold(name)])
+        found = self.query(_MAILBOX, [fold(name)])
         return found[0][0] if found else -1
 
     # -- health and copies
 
     def examine(self, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:
-        conn = self._connection()
+        conn = self.connection()
         from .examine import examine_room  # noqa: PLC0415 - rarely needed, and heavy
 
         return examine_room(conn, self.path, durable=self._durable, repair=repair, full=full, progress=progress)
@@ -385,7 +391,7 @@ class SqliteStore:
         from .backup import copy_room  # noqa: PLC0415 - rarely needed, and heavy
 
         # A connection of its own: the copy is one long read transaction.
-        source = self._connect()
+        source = self.connect()
         try:
             with translated(self.path):
                 return copy_room(
@@ -404,23 +410,23 @@ class SqliteStore:
         now = self.cursor()
         if (since.store, since.epoch) != (now.store, now.epoch) or since.number > now.number:
             raise Resync
-        found = self._query(queries.CHANGES, [since.number, limit])
-        trimmed = self._query("SELECT trimmed FROM room", [])[0][0]  # last, so that no trim goes unseen
+        found = self.query(queries.CHANGES, [since.number, limit])
+        trimmed = self.query("SELECT trimmed FROM room", [])[0][0]  # last, so that no trim goes unseen
         try:
             if since.number < trimmed:
                 raise Resync
             changes = [rows.change(row) for row in found]
         except rows.UNLIKELY as broken:
-            raise self._damaged(broken) from None
+            raise self.damaged(broken) from None
         last = found[-1][0] if found else now.number
         return changes, record.Cursor(now.store, now.epoch, last)
 
     def cursor(self) -> Cursor:
-        name, epoch, following = self._query(f"SELECT name, epoch, ({NEXT_NUMBER}) FROM room", [])[0]
+        name, epoch, following = self.query(f"SELECT name, epoch, ({NEXT_NUMBER}) FROM room", [])[0]
         return record.Cursor(name, epoch, following - 1)
 
     def renew_epoch(self) -> None:
-        conn = self._connection()
+        conn = self.connection()
         try:
             with conn.lock:
                 conn.recover()
@@ -431,7 +437,7 @@ class SqliteStore:
         conn.log.sync(conn.lock)
 
     def trim_changes(self, keep: int) -> int:
-        conn = self._connection()
+        conn = self.connection()
         try:
             with conn.lock:
                 conn.recover()
