@@ -52,6 +52,11 @@ class Part:
     def get(self, field: str, default: Any = None) -> Any:
         return self._fields.get(field, default)
 
+    @property
+    def is_bare_text(self) -> bool:
+        """Return whether this is text without fields that a source format added."""
+        return self.type == "text" and len(self._fields) == 1
+
     def to_json(self) -> dict[str, Any]:
         return {"type": self.type, **self._fields}
 
