@@ -14,7 +14,7 @@ from tests.cli.shell import Shell
 # All that may make a room: they put the first thing into it, or wait for mail. No other command does.
 MAKERS = {
     "send", "ask", "broadcast", "handoff", "escalate", "tasks give", "register", "templates save", "block",
-    "wait", "watch", "claim", "work", "mcp", "serve", "tokens create", "peers add", "webhooks add", "mount",
+    "wait", "watch", "claim", "work", "mcp", "serve", "tokens create", "peers add", "peers invite", "peers join", "webhooks add", "mount",
     "chipset dispatch", "chipset nudge", "chipset note", "hook session-start", "hook claude", "hook codex", "hook gemini", "init", "rooms import", "rooms restore", "rooms copy",
 }  # fmt: skip
 ABOUT_THE_PROGRAM = {"help", "completion", "version"}
