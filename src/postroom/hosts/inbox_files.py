@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from ..server.executor import Executor
 
 
-SUFFIX = ".inbox.jsonl"
 _NOTICE = re.compile(rb'\{"dropped":(\d{1,18}),')  # the start of the line that says how many lines were trimmed
 
 # -- regular files with one name. Nothing is followed, and nothing is waited for.
@@ -178,7 +177,7 @@ class InboxFolder:
         return first
 
     def _path(self, stem: str) -> str:
-        return os.path.join(self.path, f"{stem}{SUFFIX}")
+        return os.path.join(self.path, f"{stem}.inbox.jsonl")
 
     def _find(self, agent: str) -> tuple[str, dict[str, str]]:
         """Return the stem of an agent's file, and the owners of all stems. A damaged line is nobody's."""
