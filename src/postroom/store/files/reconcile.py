@@ -222,7 +222,7 @@ class Reconciler:
         self._writing = WriteTransaction(conn.database, conn.names)
         self._after_crash = after_crash
         self._now = conn.now()
-        self._quarantine = Quarantine(conn, self._now)
+        self._quarantine = Quarantine(conn)
         self._retry: dict[str, set[str]] = {}
         self._tasks = TaskImporter(conn)
         self._positions: dict[int, dict[Recipient, int]] = {}  # of recipients, by letter number

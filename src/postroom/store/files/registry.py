@@ -19,6 +19,7 @@ import json
 import logging
 import os
 import stat
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -303,7 +304,7 @@ class Registry:
             return False
         except PostroomError:
             # Broken and just written: its writer may be in the middle. Later it counts as damaged.
-            return 0 <= self._conn.now().wall.timestamp() - _written(self._path) / 1e9 < WRITE_GRACE
+            return 0 <= time.time_ns() - _written(self._path) < WRITE_GRACE * 1e9
         return False
 
     def _set_aside(self, path: str, why: str) -> None:
