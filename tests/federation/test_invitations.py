@@ -118,10 +118,12 @@ def test_a_room_that_has_another_name_is_told_which_invitation_it_needs() -> Non
 def tampered(text: str) -> Iterator[str]:
     prefix, body, checksum = text.split(".")
     other = base64.urlsafe_b64encode(b'{"system": "rome"}').decode()
+    no_text = base64.urlsafe_b64encode(b'{"system": "\xff"}').decode()
     yield from (text[:-1], text[1:], text[: len(text) // 2], "", "x" * 20_000, other)
     yield f"{prefix}.{body[:-1]}{'A' if body[-1] != 'A' else 'B'}.{checksum}"
-    yield f"{prefix}.{other}.{invitations.checksum_of(other)}"
-    yield f"{prefix}.%%%.{invitations.checksum_of('%%%')}"
+    yield f"{prefix}.\udcff.{checksum}"
+    for wrong in (other, no_text, "%%%", "é"):
+        yield f"{prefix}.{wrong}.{invitations.checksum_of(wrong)}"
 
 
 def test_a_string_that_was_changed_is_refused_and_the_room_takes_no_name() -> None:

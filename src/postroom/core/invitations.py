@@ -10,7 +10,6 @@ it proves nothing.
 from __future__ import annotations
 
 import base64
-import binascii
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,14 +51,14 @@ def write_invitation(content: Content) -> str:
 
 def read_invitation(text: str) -> Content:
     """Return what an invitation says, or raise Invalid."""
-    prefix, _, rest = text.strip().partition(".") if len(text) <= _LONGEST else ("", "", "")
+    prefix, _, rest = text.strip().partition(".") if len(text) <= _LONGEST and text.isascii() else ("", "", "")
     body, _, checksum = rest.partition(".")
     hint = "the whole line that postroom peers invite printed; it may have been changed on its way"
     if prefix != PREFIX or checksum != checksum_of(body):
         raise Invalid("is no invitation, or was changed or cut off", field="invitation", hint=hint)
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)), type=Content)
-    except (binascii.Error, msgspec.DecodeError):
+    except (ValueError, msgspec.DecodeError):  # no base64, no UTF-8, or not these fields
         raise Invalid("is no invitation that this version knows", field="invitation", hint=hint) from None
 
 
