@@ -338,7 +338,6 @@ class Connection(asyncio.Protocol):
                 break
         else:
             self.go_on()
-        self._send_replies()  # those that are known at once
         self._update_reading()
         if self._is_ended and self._transport is not None and not (self._has_requests or self._replies):
             self._transport.close()
@@ -365,17 +364,17 @@ class Connection(asyncio.Protocol):
         if not self._replies.has_room(is_alone=is_alone):
             return False
         if not isinstance(request, Request):
-            self._replies.add(replied(request))
+            reply = replied(request)
         else:
             is_large = is_long or request.is_large
             if is_large and not self._has_room_for_large():
                 return False
             assert self.caller is not None  # noqa: S101 - without a caller nothing is read
             reply = self.caller.carry_out(request)
-            self._replies.add(reply, is_alone=is_alone)
             if is_large:
                 self._server.large.begin(reply)
-            reply.add_done_callback(self._on_reply)
+        self._replies.add(reply, is_alone=is_alone)
+        reply.add_done_callback(self._on_reply)
         self._next = None
         return True
 
