@@ -14,7 +14,6 @@ from .core import (
     transfer,
 )
 from .core.authorize import OWNER
-from .core.doctor import LOG_END
 from .core.portable import check_path
 from .core.validation import check_progress
 from .core.verb import perform
@@ -36,6 +35,7 @@ from .room import chosen_settings, open, open_with
 
 # Checks of a room's surroundings; a bad finding of any other check is damage inside the room.
 AROUND = frozenset({"permissions", "folder", "file system", "space", "bells", "place", "settings"})
+MOST = 10  # letters that cannot be read that one finding names
 PATIENCE = 5.0  # seconds to wait for a room that is to be salvaged
 
 
@@ -176,9 +176,7 @@ def _refused(check: str, refused: PostroomError) -> Finding:
 
 def _is_damage(finding: Finding) -> bool:
     """Return whether a finding is damage inside the room that was not repaired."""
-    if finding.repaired or finding.check in AROUND:
-        return False
-    return finding.level is Level.ERROR or (finding.level is Level.WARNING and finding.check == LOG_END)
+    return finding.level is Level.ERROR and not finding.repaired and finding.check not in AROUND
 
 
 def _salvaged(path: Path) -> Iterator[Finding]:
@@ -204,8 +202,11 @@ def _salvaged(path: Path) -> Iterator[Finding]:
         )
         return
     text = (
-        f"{saved.letters} letters could be read and lie in {saved.path}; {saved.lost} others are known to be lost"
+        f"{saved.letters} letters could be read and lie in {saved.path}; {len(saved.lost)} others cannot be read"
     )
+    if saved.lost:
+        shown = [id or f"number {number}" for number, id in saved.lost.items()][:MOST]
+        text = f"{text}: {', '.join(shown)}{', …' if len(saved.lost) > MOST else ''}"
     yield note("salvage", text, f"postroom rooms restore {quote(str(saved.path))}{force} makes it the room")
 
 

@@ -39,4 +39,5 @@ GUEST = Kind(
     fill_small=lambda folder, first, second: SQLITE.fill_small(nested_folder(folder), first, second),
     derived=SQLITE.derived,
     open_ended=SQLITE.open_ended,
+    bodies=SQLITE.bodies,
 )

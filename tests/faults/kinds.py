@@ -69,6 +69,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     letters: int = 100_000  # in one inbox, in the short form
     share: float = 1.0  # of the calls that are tried in the short form
     damages: int = 250  # flips, and as many cuts, in the short form
+    bodies: Callable[[Path], set[bytes]] | None = None  # what a look-up finds in a damaged room; None: its bytes
     heals: bool = False  # is a damaged room whole again once it is opened, without a doctor?
     promises_nothing: tuple[str, ...] = ()  # how files end that may be lost: they are made anew
     stops_at: tuple[str, ...] = ()  # walls behind which even an ack is refused, for a time
@@ -117,6 +118,7 @@ SQLITE = Kind(
     derived=("-shm", ".reserve"),
     open_ended=("-wal",),
     steps=sqlite_room.steps,
+    bodies=sqlite_room.bodies,
 )
 
 

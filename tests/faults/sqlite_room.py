@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from unittest import mock
 
@@ -13,6 +14,8 @@ from postroom.store.sqlite import wal
 from postroom.store.sqlite.store import SqliteStore
 
 FILE = "room.db"
+HIGHEST = 200  # no room that is damaged here has so many letters and changes
+LETTER = "SELECT sum, body FROM letters WHERE number = ?"
 
 
 def checkpoint_often() -> None:
@@ -42,6 +45,19 @@ def steps(store: Store, work: Callable[[], object]) -> int:
     finally:
         database.set_progress_handler(None)
     return count
+
+
+def bodies(room: Path) -> set[bytes]:
+    """The letters that SQLite finds by their numbers, with their checksums, in the room of this file."""
+    found = set()
+    database = apsw.Connection(str(room))
+    try:
+        for number in range(HIGHEST):
+            with suppress(apsw.Error, UnicodeDecodeError):
+                found |= {body for _, body in database.execute(LETTER, (number,)) if isinstance(body, bytes)}
+    finally:
+        database.close()
+    return found
 
 
 def fill_small(folder: Path, first: Callable[[], None], second: Callable[[], None], file: str = FILE) -> None:

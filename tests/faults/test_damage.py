@@ -22,7 +22,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import postroom
-from postroom.core.doctor import LOG_END
 from postroom.errors import PostroomError, Resync
 from postroom.maintenance import AROUND
 from postroom.model.codec import encode
@@ -41,7 +40,8 @@ LARGEST = 72 * 1024
 Doctor: TypeAlias = Callable[..., postroom.Diagnosis]
 MATTERS = ("state", "priority", "kind", "due_at", "expires_at")  # for who is given a letter, and when
 ODD = "another "
-HIDDEN = 3  # letters that one flipped byte may hide from the salvage: those of one page
+LOG_END = "end of the log"
+HIDDEN = 3  # letters of a folder that one flipped byte may hide: those of one file
 pytestmark = pytest.mark.costly
 
 
@@ -250,14 +250,23 @@ def _wrong(open_store: Opener, sample: Sample, damage: Damage, folder: Path, doc
 
 
 def unsaved(sample: Sample, damage: Damage, folder: Path) -> list[str]:
-    """Letters whose bytes are all there, but that neither the repaired room nor the salvage can show."""
-    contents = [damage.content if name == damage.name else whole for name, whole in sample.files.items()]
-    readable = {id for id, message in sample.letters.items() if any(encode(message) in c for c in contents)}
+    """Letters that can be read, but that neither the repaired room nor the salvage can show."""
+    readable, hidden = to_be_saved(sample, damage, folder.with_name("looked up"))
     copied, wrong = saved(folder, sample)
     left, more = look(sample.kind.open, folder, sample)
     missing = readable - copied - (left or set())
-    hidden = HIDDEN if held_in(sample, damage.name) else 0
     return wrong + more + ([f"not saved: {sorted(missing)}"] if len(missing) > hidden else [])
+
+
+def to_be_saved(sample: Sample, damage: Damage, folder: Path) -> tuple[set[str], int]:
+    """The letters that a look-up finds, or whose bytes are all there; and how many of them may be hidden."""
+    if sample.kind.bodies is not None:
+        sample.lay_out(folder, damage.name, damage.content)
+        whole = sample.kind.bodies(folder / sample.kind.file)
+        return {id for id, message in sample.letters.items() if encode(message) in whole}, 0
+    contents = [damage.content if name == damage.name else whole for name, whole in sample.files.items()]
+    readable = {id for id, message in sample.letters.items() if any(encode(message) in c for c in contents)}
+    return readable, HIDDEN if held_in(sample, damage.name) else 0
 
 
 def held_in(sample: Sample, name: str) -> int:

@@ -176,16 +176,17 @@ def test_a_room_whose_file_was_emptied_says_so_and_what_to_do(
     assert "postroom doctor --repair" in str(refused)
 
 
-def test_letters_behind_a_flipped_bit_are_saved_and_restored(
+def test_letters_before_a_flipped_bit_are_saved_and_restored(
     samples: Callable[[int], Sample], folder: Path
 ) -> None:
     sample = samples(50)
     log = sample.files["room.db-wal"]
     at = log.index(text(20).encode())
     room = sample.lay_out(folder, "room.db-wal", log[:at] + b"L" + log[at + 1 :])
-    assert "50 letters" in str(postroom.doctor(room, repair=True).findings)
+    findings = str(postroom.doctor(room, repair=True).findings)
+    assert "20 letters" in findings and "were confirmed and are missing" in findings
     report = postroom.restore(f"{room}.salvaged", room, overwrite=True)
-    assert sample.letters == readable(room)
+    assert set(map(text, range(20))) == readable(room)
     assert Path(f"{report.kept}-wal").stat().st_size  # the damaged log is kept, too
 
 

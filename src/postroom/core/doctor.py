@@ -61,19 +61,12 @@ class Doctor(Verb, kw_only=True):
             findings.append(error("store", broken.message, broken.hint or ""))
         total = reached[1] + len(CHECKS)
         unsound = any(finding.check == "letters" and finding.level is Level.ERROR for finding in findings)
-        # A write would overwrite what lies behind the damage in the log, which repair could still save (G2).
-        torn = any(finding.check == LOG_END and finding.level > Level.NOTE for finding in findings)
         for place, (name, check) in enumerate(CHECKS.items(), start=reached[1] + 1):
             if (
                 unsound and not self.repair and name in READ_LETTERS
             ):  # reading a damaged letter would quarantine it
                 findings.append(
                     note(name, "not looked at while letters are damaged", "repair=True sets them aside")
-                )
-                continue
-            if torn and name in WRITE:
-                findings.append(
-                    note(name, "not tried: it would be written over what lies behind the end of the log")
                 )
                 continue
             try:
@@ -204,8 +197,6 @@ def _few(names: Sequence[str]) -> str:
 
 
 Check = Callable[[Core, Principal, bool], Iterator[Finding]]
-LOG_END = "end of the log"  # a check of the store
-WRITE = frozenset({"write and read", "leases"})  # checks that write
 READ_LETTERS = frozenset({"leases", "clock"})  # checks that read letters
 CHECKS: dict[str, Check] = {
     "write and read": _write_and_read,

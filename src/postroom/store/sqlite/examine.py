@@ -3,20 +3,16 @@
 Each check is one function that yields findings. Nothing is written unless `repair` is set, and then only what is
 safe: an index is rebuilt, a damaged letter is quarantined, deliveries of a deleted letter are removed. When the
 structure itself is damaged, nothing inside is changed.
-
-The first part reads SQLite's pages without SQLite, for rooms that SQLite refuses to read (`salvage`). The format
-is described at sqlite.org/fileformat2.html. It trusts no length and no pointer, and skips what does not fit.
 """
 
 from __future__ import annotations
 
 import re
-import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import apsw
@@ -33,177 +29,9 @@ from .wal import CHECKPOINT_PAGES, FRAME
 from .writes import WRONG, quarantine, recount
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ...model.report import Progress
     from .rows import Row
 
-
-PageRow = tuple[Any, ...]
-
-LOG_HEAD, FRAME_HEAD = 32, 24
-_INTERIOR_INDEX, _LEAF_INDEX, _LEAF_TABLE = 0x02, 0x0A, 0x0D
-_FILE_HEAD = 100  # bytes before the first page's own head
-_INTS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}  # serial type -> bytes
-_USUAL = 4096
-_BIG = b"\x37\x7f\x06\x83"  # the log of a machine that puts the high byte first
-
-
-def page_size(room: bytes, log: bytes) -> int:
-    """Return the page size from the room's file or its log; the usual one if neither makes sense."""
-    sizes = (int.from_bytes(room[16:18], "big"), int.from_bytes(log[8:12], "big"))
-    return next((size for size in sizes if size >= 512 and size & (size - 1) == 0), _USUAL)
-
-
-def newest_pages(room: bytes, log: bytes, *, damaged: bool) -> dict[int, bytes]:
-    """Return every page by its number, as last written; `damaged`: also those with wrong checksums in the log."""
-    size = page_size(room, log)
-    pages = {at // size + 1: room[at : at + size].ljust(size, b"\0") for at in range(0, len(room), size)}
-    return pages | {number: image for number, image, is_whole in frames(log, size) if is_whole or damaged}
-
-
-def old_pages(room: bytes, log: bytes) -> Iterator[bytes]:
-    """Yield every page, also overwritten ones that are still in the log, but not damaged ones."""
-    size = page_size(room, log)
-    for at in range(0, len(room), size):
-        yield room[at : at + size].ljust(size, b"\0")
-    yield from (image for _, image, is_whole in frames(log, size) if is_whole)
-
-
-def damaged_pages(room: bytes, log: bytes) -> Iterator[bytes]:
-    """Yield the pages whose checksums in the log are wrong."""
-    return (image for _, image, is_whole in frames(log, page_size(room, log)) if not is_whole)
-
-
-def commits_behind(log: bytes, size: int, end: int) -> int:
-    """Count the commits of the log's present round that follow its first `end` pages."""
-    salts, step = _salts(log, size), FRAME_HEAD + size
-    starts = range(LOG_HEAD + end * step, len(log) - step + 1, step)
-    return sum(log[at + 8 : at + 16] == salts and any(log[at + 4 : at + 8]) for at in starts) if any(salts) else 0
-
-
-def _salts(log: bytes, size: int) -> bytes:
-    """Return the salts of the log's present round, even if its head or first pages are damaged."""
-    value, first = log[16:24], LOG_HEAD + 8
-    marks = [
-        log[at : at + 8] for at in range(first, min(len(log), first + 3 * (FRAME_HEAD + size)), FRAME_HEAD + size)
-    ]
-    return value if value in marks or not marks else max(marks, key=marks.count)
-
-
-def frames(log: bytes, size: int) -> Iterator[tuple[int, bytes, bool]]:
-    """Yield the pages of the log's present round, in order, and whether their checksums are right."""
-    salts, step = _salts(log, size), FRAME_HEAD + size
-    order = ">" if log[:4] == _BIG else "<"
-    before = log[LOG_HEAD - 8 : LOG_HEAD]
-    for at in range(LOG_HEAD, len(log) - step + 1, step):
-        number = int.from_bytes(log[at : at + 4], "big")
-        if log[at + 8 : at + 16] == salts and number and any(salts):
-            image, sum = log[at + FRAME_HEAD : at + step], log[at + 16 : at + FRAME_HEAD]
-            yield number, image, _sum(log[at : at + 8] + image, before, order) == sum
-        before = log[at + 16 : at + FRAME_HEAD]
-
-
-def _sum(data: bytes, before: bytes, order: str) -> bytes:
-    """Return the checksum of a page in the log, continued from the one before it."""
-    first, second = struct.unpack(">2I", before)
-    words = struct.unpack(f"{order}{len(data) // 4}I", data)
-    for even, odd in zip(words[::2], words[1::2], strict=True):
-        first = (first + even + second) & 0xFFFFFFFF
-        second = (second + odd + first) & 0xFFFFFFFF
-    return struct.pack(">2I", first, second)
-
-
-def rows_of(page: bytes, pages: Mapping[int, bytes]) -> Iterator[PageRow]:
-    """Yield the rows on a page that can be read, with the row number first where the table has one."""
-    start = _FILE_HEAD if page.startswith(b"SQLite format 3\0") else 0
-    kind = page[start] if len(page) > start else 0
-    if kind not in {_LEAF_TABLE, _LEAF_INDEX, _INTERIOR_INDEX}:
-        return
-    head = start + (12 if kind == _INTERIOR_INDEX else 8)
-    count = int.from_bytes(page[start + 3 : start + 5], "big")
-    for place in range(head, min(head + 2 * count, len(page) - 1), 2):
-        cell = int.from_bytes(page[place : place + 2], "big")
-        try:
-            yield _row(page, cell, kind, pages)
-        except (IndexError, ValueError, KeyError, struct.error, OverflowError, RecursionError):
-            continue
-
-
-def _row(page: bytes, at: int, kind: int, pages: Mapping[int, bytes]) -> PageRow:
-    at += 4 if kind == _INTERIOR_INDEX else 0
-    length, at = _varint(page, at)
-    number: int | None = None
-    if kind == _LEAF_TABLE:
-        number, at = _varint(page, at)
-    if length > len(page) * len(pages):  # longer than all there is
-        raise ValueError(length)
-    row = _values(_payload(page, at, length, kind, pages))
-    if number is None:
-        return row
-    if row[0] is not None:  # our tables keep the number apart and nothing in its place
-        raise ValueError(number)
-    return (number, *row[1:])
-
-
-def _payload(page: bytes, at: int, length: int, kind: int, pages: Mapping[int, bytes]) -> bytes:
-    """Return all bytes of a row, over as many pages as it needs."""
-    size = len(page)
-    most = size - 35 if kind == _LEAF_TABLE else (size - 12) * 64 // 255 - 23
-    if length <= most:
-        return page[at : at + length]
-    least = (size - 12) * 32 // 255 - 23
-    local = least + (length - least) % (size - 4)
-    local = local if local <= most else least
-    found, following = bytearray(page[at : at + local]), int.from_bytes(page[at + local : at + local + 4], "big")
-    while len(found) < length:
-        more = pages[following]
-        if len(more) < 5:
-            raise ValueError(following)
-        found += more[4 : 4 + length - len(found)]
-        following = int.from_bytes(more[:4], "big")
-    return bytes(found)
-
-
-def _values(payload: bytes) -> PageRow:
-    head, at = _varint(payload, 0)
-    body, values = head, []
-    while at < head:
-        kind, at = _varint(payload, at)
-        value, body = _value(payload, body, kind)
-        values.append(value)
-    if body != len(payload):
-        raise ValueError(body)
-    return tuple(values)
-
-
-def _value(payload: bytes, at: int, kind: int) -> tuple[Any, int]:
-    if kind == 0:
-        return None, at
-    if kind in {8, 9}:
-        return kind - 8, at
-    if kind == 7:
-        return struct.unpack_from(">d", payload, at)[0], at + 8
-    end = at + (_INTS[kind] if kind in _INTS else (kind - 12) // 2)
-    raw = payload[at:end]
-    if len(raw) != end - at:
-        raise ValueError(kind)
-    if kind in _INTS:
-        return int.from_bytes(raw, "big", signed=True), end
-    return (raw if kind % 2 == 0 else raw.decode()), end
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for step in range(8):
-        byte = data[at + step]
-        value = value << 7 | byte & 0x7F
-        if byte < 0x80:
-            return value, at + step + 1
-    return value << 8 | data[at + 8], at + 9
-
-
-# -- the checks
 
 SLICE = 5000  # letters checked between two reports of progress
 MOST = 10  # complaints, ids or numbers that one finding names
@@ -214,6 +42,7 @@ GLANCE = 0.02  # seconds between two looks at the readers of the log
 TABLES = ("room", "mailboxes", "aliases", "deliveries", "records", "changes", "quarantine", "waiting")
 _OF_AN_INDEX = re.compile(r"row \d+ missing from index |wrong # of entries in index ")
 COPY = "restore a backup, or let repair=True save what can be read in a room beside it"
+LOG_HEAD, FRAME_HEAD = 32, 24  # bytes in SQLite's format of the log
 
 
 class Visit(Struct, kw_only=True):
@@ -313,14 +142,24 @@ def _log_end(visit: Visit) -> Iterator[Finding]:
     with visit.conn.lock:  # else a commit in between would seem to follow
         frames, _ = visit.database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
         size = visit.database.pragma("page_size")
-        behind = commits_behind(Path(f"{visit.path}-wal").read_bytes(), size, max(frames, 0))
+        behind = _commits_behind(Path(f"{visit.path}-wal").read_bytes(), size, max(frames, 0))
     if behind:
-        visit.sound = False  # any write now would overwrite them
-        text = f"the log can be read up to page {frames}, and {behind} commits lie behind that"
-        hint = "after a power cut these were never confirmed; else the disk is failing: repair=True saves them"
+        text = f"the log can be read up to page {frames}, and {behind} commits lie behind that; they are lost"
+        hint = "after a power cut these were never confirmed; else the disk is failing: restore a backup"
         yield warning("end of the log", text, hint)
     else:
         yield ok("end of the log", "nothing lies behind it")
+
+
+def _commits_behind(log: bytes, page_size: int, end: int) -> int:
+    """Count the commits of the log's present round that follow its first `end` pages."""
+    step = FRAME_HEAD + page_size
+    heads = [log[at : at + FRAME_HEAD] for at in range(LOG_HEAD, len(log) - step + 1, step)]
+    # All frames of one round carry the salts of the log's head, which may be damaged itself.
+    salts, first = log[16:24], [head[8:16] for head in heads[:3]]
+    if first and salts not in first:
+        salts = max(first, key=first.count)
+    return sum(head[8:16] == salts and any(head[4:8]) for head in heads[end:]) if any(salts) else 0
 
 
 def _integrity(visit: Visit) -> Iterator[Finding]:

@@ -1,44 +1,61 @@
-"""What can still be read of a damaged room, in a fresh one.
+"""A copy of what can still be read of a damaged room, in a fresh one.
 
-The room's file and its log are read page by page, without SQLite, so that damage in one place hides nothing
-elsewhere. A letter counts if its sum says that it is what was accepted. A delivery that cannot be read is made
-anew, as unread: mail may come twice, but it comes. The damaged room is left as it is.
+SQLite ends a scan at the first damaged page, but finds each row whose own way through the table is intact. So the
+numbers of the letters are collected from the table, its index and the deliveries, each from both ends, and then
+every letter is looked up by its number. A letter counts if its checksum says that it is what was accepted. A
+delivery that cannot be read is made anew, as unread: mail may come twice, but it comes. The damaged room is left
+as it is.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import apsw
 import msgspec
 from msgspec import Struct
 
 from ...errors import PostroomError
-from ...model.codec import decode_message
 from ...model.delivery import open_delivery
-from ...model.message import Message, is_any, is_broadcast
+from ...model.message import is_any, is_broadcast
 from ...model.names import check_party, fold
+from ...model.query import LetterQuery
 from ...model.record import FORGOTTEN, Record
 from ..protocol import Introduce, Post, Put, Rename
 from . import rows
 from .backup import check_nobody_inside, made_whole
-from .connection import translated
-from .examine import PageRow, damaged_pages, newest_pages, old_pages, rows_of
+from .connection import SMALLEST_PAGE, configure, interruptible, translated
 from .lock import WriterLock
 from .store import SqliteStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ...model.delivery import Delivery
+    from ...model.message import Message
     from ..protocol import Write
+    from .rows import Row
 
 
-SLICE = 500
+SLICE = 500  # writes in one commit
 END = ".salvaged"  # after the room's own name
-_DELIVERY_AT = [rows.COLUMNS.index(column) for column in rows.COLUMNS if column != "seen"]
+BOTH_WAYS = ("ASC", "DESC")
+_FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
+_NUMBERS = (  # with the id where a damaged letter's id can be told; {0} is the direction
+    "SELECT number, NULL FROM letters NOT INDEXED ORDER BY number {0}",
+    "SELECT number, NULL FROM deliveries ORDER BY number {0}",
+    "SELECT number, id FROM letters INDEXED BY sqlite_autoindex_letters_1 ORDER BY id {0}",
+)
+_LETTER = "SELECT sum, body FROM letters WHERE number = ?"
+_DELIVERIES = f"SELECT {rows.DELIVERY} FROM deliveries d JOIN mailboxes m ON m.id = d.mailbox WHERE d.number = ?"
+# A name that does not go with its folded form is damaged.
+_NAMES = "SELECT name, known FROM mailboxes WHERE folded = lower(name) ORDER BY id {0}"
+_ALIASES = """
+SELECT a.name, m.name FROM aliases a JOIN mailboxes m ON m.id = a.mailbox
+WHERE a.folded = lower(a.name) AND m.folded = lower(m.name) ORDER BY a.folded {0}"""
+_RECORDS = "SELECT kind, key, value FROM records ORDER BY kind {0}, key {0}"
 
 
 class Salvaged(Struct, frozen=True, kw_only=True):
@@ -46,43 +63,15 @@ class Salvaged(Struct, frozen=True, kw_only=True):
 
     path: Path  # like a backup: `restore` makes it the room
     letters: int
-    lost: int  # letters that are known to have been there, as far as anything tells
+    lost: dict[int, str | None]  # numbers of letters that were there and cannot be read, with their ids if known
 
 
 class Remains(Struct, kw_only=True):
-    """Rows that could be read, whatever page they were on."""
+    """What surrounds the letters, as far as it could be read."""
 
-    letters: dict[int, tuple[Message, bytes]] = {}
-    deliveries: dict[tuple[int, int], PageRow] = {}  # by letter and mailbox, the one of the last revision
-    mailboxes: dict[int, tuple[str, bool]] = {}
-    aliases: dict[str, int] = {}
-    records: dict[tuple[str, str], tuple[int, Any]] = {}
-
-    def take(self, row: PageRow, *, newest: bool, whole: bool) -> None:
-        """A row of a table that can be told by its shape. From a damaged page, only what has a sum of its own."""
-        match row:
-            case (int(number), str(), int(), int(), *_, int(sum), bytes(body)) if len(row) == 13:
-                if crc32(body) == sum:
-                    self.letters.setdefault(number, (decode_message(body), body))
-            case (int(number), int(mailbox), *_) if whole and len(row) == len(rows.COLUMNS):
-                held = self.deliveries.get((number, mailbox))
-                if held is None or _revision(held) < _revision(row):
-                    self.deliveries[number, mailbox] = row
-            case (int(number), str(folded), str(name), 0 | 1 as known) if newest and fold(name) == folded:
-                self.mailboxes[number] = (check_party(name, "mailbox"), known == 1)
-            case (str(folded), str(name), int(mailbox)) if newest and fold(name) == folded:
-                self.aliases[check_party(name, "alias")] = mailbox
-            case (str(kind), str(key), int(revision), bytes(value)) if newest:
-                held_at, _ = self.records.get((kind, key), (0, None))
-                if held_at < revision:
-                    self.records[kind, key] = (revision, msgspec.json.decode(value))
-            case _:
-                pass
-
-
-def _revision(row: PageRow) -> int:
-    found = row[rows.COLUMNS.index("revision")]
-    return found if isinstance(found, int) else 0
+    names: dict[str, bool]  # and whether the agent is known
+    aliases: dict[str, str]  # former name -> name
+    records: dict[tuple[str, str], Any]
 
 
 def salvage(path: Path, busy_timeout: float) -> Salvaged | None:
@@ -95,78 +84,123 @@ def salvage(path: Path, busy_timeout: float) -> Salvaged | None:
     try:
         with translated(path), lock:
             check_nobody_inside(path)
-            remains = _read(path)
+            if path.stat().st_size < SMALLEST_PAGE:  # SQLite would delete the log of an empty file
+                return None
+            with _opened(path) as database:
+                return _copy(database, path.with_name(f"{path.name}{END}"))
     finally:
         lock.close()
-    letters = _letters(remains)
-    if not letters:
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[apsw.Connection]:
+    database = apsw.Connection(str(path), flags=_FLAGS)
+    try:
+        configure(database, 0)
+        with suppress(apsw.Error):  # where this fails, nothing else can be read either
+            database.pragma("query_only", True)
+        with interruptible(database):
+            yield database
+    finally:
+        database.close()
+
+
+def _readable(database: apsw.Connection, sql: str, *values: int) -> Iterator[Row]:
+    """Yield the rows of a query up to the first that cannot be read."""
+    with suppress(apsw.Error, UnicodeDecodeError):
+        yield from database.execute(sql, values)
+
+
+def _from_both_ends(database: apsw.Connection, sql: str) -> Iterator[Row]:
+    for direction in BOTH_WAYS:
+        yield from _readable(database, sql.format(direction))
+
+
+def _copy(database: apsw.Connection, target: Path) -> Salvaged | None:
+    numbers = _numbers(database)
+    if all(_letter(database, number) is None for number in numbers):
         return None
-    target = path.with_name(f"{path.name}{END}")
     with made_whole(target, overwrite=True) as growing:
-        _fill(growing, remains, letters)
-    known = {number for number, _ in remains.deliveries} - (remains.letters.keys() - letters.keys())
-    return Salvaged(path=target, letters=len(letters), lost=len(known - letters.keys()))
+        store = SqliteStore(growing, boot="salvage", durable=False)
+        try:
+            lost = _fill(store, database, numbers)
+            letters = store.count(LetterQuery(), by="all")
+        finally:
+            store.close()
+        _leave_one_file(growing)
+    return Salvaged(path=target, letters=letters, lost=lost)
 
 
-def _read(path: Path) -> Remains:
-    remains = Remains()
-    room = path.read_bytes()
-    log = Path(f"{path}-wal")
-    written = log.read_bytes() if log.exists() else b""
-    pages = newest_pages(room, written, damaged=True)
-    for newest, whole, images in (
-        (True, True, newest_pages(room, written, damaged=False).values()),
-        (False, True, old_pages(room, written)),
-        (False, False, damaged_pages(room, written)),
-    ):
-        for image in images:
-            for row in rows_of(image, pages):
-                try:
-                    remains.take(row, newest=newest, whole=whole)
-                except (PostroomError, msgspec.DecodeError, ValueError):  # a row that is not what it seems
-                    continue
+def _leave_one_file(growing: Path) -> None:
+    database = apsw.Connection(str(growing))
+    database.pragma("journal_mode", "delete")  # one file, with no log beside it
+    database.close()
+    for left in growing.parent.glob(f"{growing.name}?*"):
+        left.unlink()
+
+
+def _numbers(database: apsw.Connection) -> dict[int, str | None]:
+    """Return the numbers of all letters, in the order of acceptance, and their ids where the index has them."""
+    found: dict[int, str | None] = {}
+    for sql in _NUMBERS:
+        found |= {number: id for number, id in _from_both_ends(database, sql) if isinstance(number, int)}
+    return dict(sorted(found.items()))
+
+
+def _letter(database: apsw.Connection, number: int) -> tuple[Message, bytes] | None:
+    for sum, body in _readable(database, _LETTER, number):
+        with suppress(PostroomError, ValueError):
+            return rows.sound(sum, body), body
+    return None
+
+
+def _fill(store: SqliteStore, database: apsw.Connection, numbers: dict[int, str | None]) -> dict[int, str | None]:
+    """Write all that can be read into the fresh room, and return the letters that cannot be read."""
+    remains = _remains(database)
+    deleted = {key for kind, key in remains.records if kind == FORGOTTEN}
+    _commit_all(store, (Introduce(name, known) for name, known in remains.names.items()))
+    _commit_all(store, (Rename(old, new) for old, new in remains.aliases.items()))
+    lost: dict[int, str | None] = {}
+    posts: list[Write] = []
+    for number, id in numbers.items():
+        found = _letter(database, number)
+        if found is None:
+            lost[number] = id
+        elif found[0].id not in deleted:
+            message, body = found
+            deliveries = _deliveries(database, remains, number, message)
+            posts.append(Post(message=message, encoded=body, deliveries=deliveries))
+        if len(posts) == SLICE:
+            _commit_all(store, posts)
+            posts = []
+    _commit_all(store, posts)
+    records = remains.records.items()
+    _commit_all(store, (Put(record=Record(kind=kind, key=key, value=value)) for (kind, key), value in records))
+    return lost
+
+
+def _remains(database: apsw.Connection) -> Remains:
+    remains = Remains(names={}, aliases={}, records={})
+    for name, known in _from_both_ends(database, _NAMES):
+        with suppress(PostroomError):
+            remains.names[check_party(name, "mailbox")] = known == 1
+    for old, new in _from_both_ends(database, _ALIASES):
+        with suppress(PostroomError):
+            remains.aliases[check_party(old, "alias")] = check_party(new, "mailbox")
+    for kind, key, value in _from_both_ends(database, _RECORDS):
+        with suppress(ValueError, TypeError):
+            remains.records[kind, key] = msgspec.json.decode(value)
     return remains
 
 
-def _letters(remains: Remains) -> dict[int, tuple[Message, bytes]]:
-    """In the order of acceptance, without those that were deleted on purpose."""
-    gone = {key for kind, key in remains.records if kind == FORGOTTEN}
-    return {number: held for number, held in sorted(remains.letters.items()) if held[0].id not in gone}
-
-
-def _fill(growing: Path, remains: Remains, letters: dict[int, tuple[Message, bytes]]) -> None:
-    store = SqliteStore(growing, boot="salvage", durable=False)
-    try:
-        writes = _writes(remains, letters)
-        for start in range(0, len(writes), SLICE):
-            _commit(store, writes[start : start + SLICE])
-    finally:
-        store.close()
-        database = apsw.Connection(str(growing))
-        database.pragma("journal_mode", "delete")  # one file, with no log beside it
-        database.close()
-        for left in growing.parent.glob(f"{growing.name}?*"):
-            left.unlink()
-
-
-def _writes(remains: Remains, letters: dict[int, tuple[Message, bytes]]) -> list[Write]:
-    names = {number: name for number, (name, _) in remains.mailboxes.items()}
-    return [
-        *(Introduce(name, known) for name, known in remains.mailboxes.values()),
-        *(Rename(old, names[at]) for old, at in remains.aliases.items() if at in names),
-        *(
-            Post(message=message, encoded=body, deliveries=_deliveries(remains, names, number, message))
-            for number, (message, body) in letters.items()
-        ),
-        *(
-            Put(record=Record(kind=kind, key=key, value=held))
-            for (kind, key), (_, held) in remains.records.items()
-        ),
-    ]
+def _commit_all(store: SqliteStore, writes: Iterable[Write]) -> None:
+    every = list(writes)
+    for start in range(0, len(every), SLICE):
+        _commit(store, every[start : start + SLICE])
 
 
 def _commit(store: SqliteStore, writes: Sequence[Write]) -> None:
-    """Together, or each by itself: one that cannot be written must not cost the others."""
+    """Commit together, or each by itself: one that cannot be written must not cost the others."""
     try:
         store.commit(writes)
     except PostroomError:
@@ -174,13 +208,15 @@ def _commit(store: SqliteStore, writes: Sequence[Write]) -> None:
             _commit(store, [write])
 
 
-def _deliveries(remains: Remains, names: dict[int, str], number: int, message: Message) -> tuple[Delivery, ...]:
-    """Those that can be read, and new ones for recipients that have none."""
+def _deliveries(
+    database: apsw.Connection, remains: Remains, number: int, message: Message
+) -> tuple[Delivery, ...]:
+    """Return those that can be read, and new ones for recipients that have none."""
     held: dict[str, Delivery] = {}
-    for (letter, mailbox), row in remains.deliveries.items():
-        if letter == number and mailbox in names and _may_have(message, names[mailbox], remains, mailbox):
-            found = _delivery(message, names[mailbox], row)
-            if found is not None:
+    for row in _readable(database, _DELIVERIES, number):
+        with suppress(PostroomError, *rows.UNLIKELY):
+            found = rows.delivery(message, row)
+            if _may_have(message, found.mailbox, remains):
                 held[found.mailbox] = found
     missing = [r for r in message.recipients if r.address not in held]
     for recipient in missing[: max(0, len(message.recipients) - len(held))]:
@@ -189,18 +225,10 @@ def _deliveries(remains: Remains, names: dict[int, str], number: int, message: M
     return tuple(held.values())
 
 
-def _may_have(message: Message, name: str, remains: Remains, mailbox: int) -> bool:
-    """Is this one of those it was sent to? Else the name, or its number, is not what it was."""
+def _may_have(message: Message, name: str, remains: Remains) -> bool:
+    """Return whether the letter was sent to this mailbox; else the name, or its number, is not what it was."""
     addresses = {fold(recipient.address) for recipient in message.recipients}
     if any(is_broadcast(address) or is_any(address) for address in addresses):
         return True
-    former = {fold(old) for old, at in remains.aliases.items() if at == mailbox}
+    former = {fold(old) for old, new in remains.aliases.items() if new == name}
     return fold(name) in addresses or bool(former & addresses)
-
-
-def _delivery(message: Message, mailbox: str, row: PageRow) -> Delivery | None:
-    number, _, *values = (row[place] for place in _DELIVERY_AT)
-    try:
-        return rows.delivery(message, (number, mailbox, *values))
-    except rows.UNLIKELY:
-        return None
