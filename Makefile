@@ -10,7 +10,7 @@ run: $(READY)  ## set everything up and open the post room: a socket, HTTP, WebS
 	@$(BIN)/postroom serve
 
 demo: $(READY)  ## watch agents exchange letters, a worker killed in the middle, a letter nobody can handle, and three worlds linked
-	@$(BIN)/python -m postroom.demo --slow
+	@$(BIN)/python examples/demo.py --slow
 
 test: $(READY) shells fault-tools  ## lint, types, house rules, tests with coverage; prints where the time went
 	@$(BIN)/python tools/check.py

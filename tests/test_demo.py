@@ -11,10 +11,12 @@ from pathlib import Path
 from tests.conftest import takes_long
 from tests.coverage import uncounted
 
+DEMO = Path(__file__).parent.parent / "examples" / "demo.py"
+
 
 def run_demo(home: Path, *arguments: str, around: Mapping[str, str] = os.environ) -> str:
     environment = {**around, "XDG_DATA_HOME": str(home)}
-    command = [sys.executable, "-m", "postroom.demo", *arguments]
+    command = [sys.executable, str(DEMO), *arguments]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=60, check=False, cwd=home
     )

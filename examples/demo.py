@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -21,13 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import postroom
 
-from .settings import default_room
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from .letter import Letter, Work
-    from .mailbox import Mailbox
+    from postroom import Letter, Mailbox, Work
 
 
 TEAM = "demo"
@@ -224,14 +222,14 @@ def _link(stack: ExitStack, places: Mapping[str, str]) -> None:
     for name in ("chipset", "nanobot"):
         say("postroom", f"postroom mount 'files:…/{name}?layout={name}' --as {name}")
         _run(places, "home", "mount", places[name], "--as", name)
-    say("postroom", "postroom peers add moon; and there: postroom peers add home --url ws://127.0.0.1:…")
-    token = _run(places, "home", "peers", "add", "moon")["token"]
+    say("postroom", "postroom peers invite moon; and there: postroom peers join")
     sockets = stack.enter_context(TemporaryDirectory(prefix="postroom-"))  # a socket's path must be short
-    home = _serve(stack, places, sockets, "home", "127.0.0.1:0")
+    _serve(stack, places, sockets, "home", "127.0.0.1:0")
     while not all(_run(places, name, "peers")["peers"] for name in ("chipset", "nanobot")):
         time.sleep(0.05)  # until the folders are mounted
-    more = ["--url", home.replace("http", "ws", 1) + "/map", "--relays-for", "chipset", "--relays-for", "nanobot"]
-    _run(places, "moon", "peers", "add", "home", *more, "--token-file", "-", text=token)
+    invitation = _run(places, "home", "peers", "invite", "moon")["invitation"]
+    _run(places, "moon", "peers", "join", text=invitation)
+    _run(places, "moon", "peers", "add", "home", "--relays-for", "chipset", "--relays-for", "nanobot")
     _serve(stack, places, sockets, "moon", "off")
 
 
@@ -249,21 +247,19 @@ def _run(places: Mapping[str, str], name: str, *words: str, text: str = "") -> d
     return answer
 
 
-def _serve(stack: ExitStack, places: Mapping[str, str], sockets: str, name: str, http: str) -> str:
-    """Serve one of the rooms until the scene is over; return its HTTP address once it listens."""
+def _serve(stack: ExitStack, places: Mapping[str, str], sockets: str, name: str, http: str) -> None:
+    """Serve one of the rooms until the scene is over; return once it listens."""
     words = ["serve", "--http", http, "--socket", f"{sockets}/{name}.sock"]
     server = stack.enter_context(
         subprocess.Popen(_command(places, name, *words), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     )
     stack.callback(server.terminate)
-    first = server.stdout.readline() if server.stdout else b""
-    if not first:
+    if server.stdout is None or not server.stdout.readline():
         raise SystemExit("the post room of the demo did not start")
-    return str(json.loads(first)["http"])
 
 
 def start(room: postroom.Room, agent: str, mailbox: str | None = None) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "postroom.demo", "--agent", agent, "--mailbox", mailbox or agent]
+    command = [sys.executable, __file__, "--agent", agent, "--mailbox", mailbox or agent]
     return subprocess.Popen([*command, "--room", room.settings.store])
 
 
@@ -274,7 +270,8 @@ def finish(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 def fresh_room() -> postroom.Room:
     """Return the demo's own room, empty."""
-    path = Path(default_room()).with_name("demo.db")
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
+    path = Path(data, "postroom", "demo.db")
     for old in path.parent.glob("demo.db*") if path.parent.is_dir() else ():
         if old.is_file():
             old.unlink()
@@ -302,7 +299,7 @@ def show(scenes: Sequence[Callable[[postroom.Room], None]]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m postroom.demo", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python examples/demo.py", description=__doc__)
     parser.add_argument("--slow", action="store_true", help="also a crash and a dead letter")
     parser.add_argument("--agent", choices=sorted(AGENTS), help=argparse.SUPPRESS)
     parser.add_argument("--mailbox", help=argparse.SUPPRESS)
