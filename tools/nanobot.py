@@ -2,8 +2,8 @@
 
     python tools/nanobot.py 0.3.5      make it, if it is not there
 
-A test gets an environment of its own on top: nanobot itself is linked into it, because a channel is installed into
-nanobot's own folder, and Postroom is installed beside it by pip.
+A test gets an environment of its own on top: nanobot itself is linked into it, because `postroom-nanobot` is
+installed into nanobot's own folder, and Postroom is installed beside it by pip.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ VERSIONS = ("0.2.2", "0.3.0", "0.3.5")
 NEEDED = ("apsw>=3.51.3.0", "msgspec>=0.20", "hatchling>=1.27", "editables>=0.5")  # of Postroom, and to build it
 PATIENCE = 900.0  # seconds; nanobot has some eighty dependencies
 ROOT = Path(__file__).parent.parent
+PLUGIN = ROOT / "packages" / "postroom-nanobot"
 
 
 class NoNanobot(Exception):
@@ -43,7 +44,7 @@ def base(version: str) -> Path:
         if not (folder / ".ready").exists():
             print(f"installing nanobot-ai {version}, a minute or two", file=sys.stderr, flush=True)
             shutil.rmtree(folder, ignore_errors=True)
-            _pip("install", "--target", str(folder), f"nanobot-ai=={version}", *NEEDED)
+            pip("install", "--target", str(folder), f"nanobot-ai=={version}", *NEEDED)
             (folder / ".ready").touch()
     return folder
 
@@ -59,18 +60,19 @@ def environment(version: str, folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def wheel(folder: Path) -> Path:
-    """Postroom as a wheel, made of what lies here now."""
+def wheels(folder: Path) -> list[Path]:
+    """Postroom and `postroom-nanobot` as wheels, made of what lies here now."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE)
-    if done.returncode:
-        raise NoNanobot(f"the wheel cannot be built: {done.stderr.strip()[-500:]}")
-    return next(folder.glob("*.whl"))
+    for project in (ROOT, PLUGIN):
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, timeout=PATIENCE)
+        if done.returncode:
+            raise NoNanobot(f"the wheel of {project.name} cannot be built: {done.stderr.strip()[-500:]}")
+    return sorted(folder.glob("*.whl"))
 
 
 def install(python: Path, *what: str) -> None:
     """Install into an environment by pip, with nothing from elsewhere."""
-    _pip(
+    pip(
         "--python",
         str(python),
         "install",
@@ -82,7 +84,7 @@ def install(python: Path, *what: str) -> None:
     )
 
 
-def _pip(*arguments: str) -> None:
+def pip(*arguments: str) -> None:
     """By our own pip, or, where the system split it off, by the outer one."""
     for interpreter in (sys.executable, shutil.which("python3") or sys.executable, "/usr/bin/python3"):
         request = [interpreter, "-m", "pip", "--version"]

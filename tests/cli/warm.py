@@ -26,7 +26,7 @@ HEAD = 8  # bytes that tell how long an order is
 # What Python itself heeds when it starts.
 OF_PYTHON = ("PYTHON", "COVERAGE", "LC_", "LANG", "TZ")
 # They import nanobot, which is installed in environments of its own alone (tests/nanobot/channel).
-NEED_NANOBOT = tuple(f"postroom.nanobot.channel.{name}" for name in ("channel", "tools", "shim"))
+NEED_NANOBOT = tuple(f"postroom.nanobot.channel.{name}" for name in ("channel", "tools"))
 Order = tuple[Sequence[str], Mapping[str, str], str]  # words, surroundings, folder
 
 

@@ -30,6 +30,8 @@ from tests.pinned.pins import check_pin
 ROOT = Path(__file__).parent.parent.parent
 MODULES = ("postroom", "postroom.aio", "postroom.chipset", "postroom.nanobot", "postroom.swarm")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+OF_NANOBOT = ROOT / "packages" / "postroom-nanobot"
+PLUGIN = tomllib.loads((OF_NANOBOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 # Names that an annotation may hold; any other is internal, may be renamed, and is shown as `*`.
 KNOWN = {
@@ -82,8 +84,8 @@ def test_every_documented_import_works() -> None:
 
 def test_the_entry_points_are_as_they_were() -> None:
     """Their modules may move, since they are read at installation; names and classes may not."""
-    project = PROJECT["project"]
-    groups = {"console_scripts": project["scripts"], **project["entry-points"]}
+    project, plugin = PROJECT["project"], PLUGIN["project"]
+    groups = {"console_scripts": project["scripts"], **plugin["entry-points"]}
     for names in groups.values():
         for target in names.values():
             module, _, attribute = target.partition(":")
@@ -96,8 +98,8 @@ def test_the_entry_points_are_as_they_were() -> None:
 
 
 def test_the_folder_that_nanobot_reads_is_as_it_was() -> None:
-    included = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    (folder,) = [ROOT / source for source, target in included.items() if target == "nanobot/channels/mailbox"]
+    assert ["nanobot/channels/mailbox"] == PLUGIN["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
+    folder = OF_NANOBOT / "nanobot" / "channels" / "mailbox"
     texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}
     assert ["__init__.py", "manifest.py", "runtime.py"] == list(texts)
     shim = runpy.run_path(str(folder / "__init__.py"))

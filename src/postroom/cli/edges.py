@@ -25,22 +25,17 @@ if TYPE_CHECKING:
 @command(
     "nanobot doctor",
     Option("--config", help="nanobot's config; ~/.nanobot/config.json by default", complete="files"),
-    Option("--repair", help="put the channel where nanobot looks for it", kind="flag"),
     about="Looks at which nanobot is installed beside this Postroom, whether the channel and its tools are there,"
     " asks nanobot itself, checks the section channels.mailbox, and says whether a gateway of this agent is up. Provider and"
-    " model are nanobot's own matter: `nanobot agent -m hello` tries them. nanobot 0.3 looks for channels in its own folder:"
-    " if ours was removed from there, --repair puts it back. Needs no --as and no room.",
-    examples=(
-        ("postroom nanobot doctor", "how is it"),
-        ("postroom nanobot doctor --repair", "and mend it"),
-    ),
+    " model are nanobot's own matter: `nanobot agent -m hello` tries them. Needs no --as and no room.",
+    examples=(("postroom nanobot doctor", "how is it"),),
     json="healthy worst findings",
     looks=True,
 )
 def run_nanobot_doctor(context: Context) -> Answer:
     if "room" in context.values:
         raise Usage("has no place here: no room is needed", field="--room")
-    found = diagnose(context.get("config"), repair=bool(context.get("repair")))
+    found = diagnose(context.get("config"))
     data = {
         "healthy": found.is_healthy,
         "worst": str(found.worst),

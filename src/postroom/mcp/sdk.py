@@ -33,4 +33,4 @@ def need_sdk() -> None:
 def is_beside_nanobot() -> bool:
     """Return whether nanobot is installed, which needs an older SDK than the MCP server."""
     spec = find_spec("nanobot")
-    return spec is not None and spec.origin is not None  # without nanobot, only our folder in it may be there
+    return spec is not None and spec.origin is not None  # an earlier Postroom left a folder in it

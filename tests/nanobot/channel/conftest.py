@@ -62,22 +62,22 @@ def python(version: str, shared_folder: Path) -> Path:
         folder = shared_folder / version
         if not (folder / ".ready").exists():
             made = NANOBOT["environment"](version, folder)
-            NANOBOT["install"](made, str(built_wheel(shared_folder)))
+            NANOBOT["install"](made, *map(str, built_wheels(shared_folder)))
             add_person(folder)
             (folder / ".ready").touch()
         return folder / "bin" / "python"
 
 
-def wheel_once(folder: Path) -> Path:
-    """Postroom's wheel, built by the first of the run's processes that wants it."""
+def wheels_once(folder: Path) -> list[Path]:
+    """Our wheels, built by the first of the run's processes that wants them: Postroom's is the first."""
     with open(folder / "lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return built_wheel(folder)
+        return built_wheels(folder)
 
 
-def built_wheel(folder: Path) -> Path:
-    wheel: Path = next(folder.glob("*.whl"), None) or NANOBOT["wheel"](folder)
-    return wheel
+def built_wheels(folder: Path) -> list[Path]:
+    wheels: list[Path] = sorted(folder.glob("*.whl")) or NANOBOT["wheels"](folder)
+    return wheels
 
 
 def add_person(environment: Path) -> None:

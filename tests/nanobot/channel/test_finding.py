@@ -24,7 +24,7 @@ from postroom.nanobot.channel import config, gateways
 from postroom.nanobot.channel import doctor as channel_doctor
 
 from .agents import run, scripted_agent
-from .conftest import NANOBOT, NEWEST, Open, wheel_once
+from .conftest import NANOBOT, NEWEST, Open, wheels_once
 
 PATIENCE = 120.0
 
@@ -89,16 +89,46 @@ def test_the_doctor_says_whether_a_gateway_is_up_and_whose_matter_the_model_is(
 
 
 @pytest.mark.nanobot
-def test_an_editable_install_is_found_and_what_was_removed_is_put_back(tmp_path: Path) -> None:
+def test_what_is_missing_of_an_editable_install_is_put_back_by_the_command_that_the_doctor_prints(
+    tmp_path: Path,
+) -> None:
     python = NANOBOT["environment"](NEWEST, tmp_path / "environment")
     NANOBOT["install"](python, "-e", str(NANOBOT["ROOT"]))
     found = doctor(python, tmp_path)[1]
-    assert ("ok", "ok") == (found["channel"]["level"], found["discovery"]["level"]), found
+    assert "postroom-nanobot is not installed here" == found["channel"]["what"]
+    assert f"pip install {NANOBOT['PLUGIN']}" == found["channel"]["hint"]
+    NANOBOT["install"](python, found["channel"]["hint"].removeprefix("pip install "))
+    found = doctor(python, tmp_path)[1]
+    assert ("ok", "ok", "ok") == tuple(found[check]["level"] for check in ("channel", "tools", "discovery")), found
+    assert "mail_agents, mail_ask, mail_cancel" in found["tools"]["what"]
     shutil.rmtree(next((tmp_path / "environment").glob("lib/python*/site-packages/nanobot/channels/mailbox")))
     found = doctor(python, tmp_path)[1]
     assert "nanobot does not find the channel mailbox" == found["discovery"]["what"]
-    found = doctor(python, tmp_path, "--repair")[1]
-    assert found["channel"]["repaired"] and "ok" == found["discovery"]["level"]
+    assert found["channel"]["hint"].startswith("pip uninstall postroom-nanobot, and then pip install ")
+
+
+@pytest.mark.nanobot
+def test_where_nanobot_runs_from_another_folder_a_command_copies_the_channel(tmp_path: Path) -> None:
+    python = NANOBOT["environment"](NEWEST, tmp_path / "environment")
+    NANOBOT["install"](python, "-e", str(NANOBOT["ROOT"]), str(NANOBOT["PLUGIN"]))
+    packages = next((tmp_path / "environment").glob("lib/python*/site-packages"))
+    (tmp_path / "source").mkdir()
+    (packages / "nanobot").rename(tmp_path / "source" / "nanobot")
+    ours = tmp_path / "source" / "nanobot" / "channels" / "mailbox"
+    (packages / "nanobot" / "channels").mkdir(parents=True)
+    ours.rename(packages / "nanobot" / "channels" / "mailbox")
+    (packages / "a_source.pth").write_text(f"{tmp_path / 'source'}\n", encoding="utf-8")
+    found = doctor(python, tmp_path)[1]
+    assert "error" == found["channel"]["level"] and not ours.exists()
+    subprocess.run(["/bin/sh", "-c", found["channel"]["hint"]], check=True)
+    found = doctor(python, tmp_path)[1]
+    assert ("ok", "ok") == (found["channel"]["level"], found["discovery"]["level"]), found
+
+
+def requirements_of(path: Path) -> list[str]:
+    with zipfile.ZipFile(path) as wheel:
+        name = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        return message_from_bytes(wheel.read(name)).get_all("Requires-Dist") or []
 
 
 def unmet(requirements: Iterable[str], there: dict[str, str], extra: str = "") -> list[str]:
@@ -115,14 +145,12 @@ def _is_met(wanted: Requirement, there: dict[str, str]) -> bool:
 
 @pytest.mark.nanobot
 def test_what_we_need_and_what_nanobot_pins_can_be_had_together(version: str, shared_folder: Path) -> None:
-    """One set of versions that suits nanobot, all that it needs, and our wheel with its extra."""
+    """One set of versions that suits nanobot, all that it needs, and our two wheels."""
     found = list(distributions(path=[str(NANOBOT["base"](version))]))
     there = {str(canonicalize_name(one.name)): one.version for one in found}
-    with zipfile.ZipFile(wheel_once(shared_folder)) as wheel:
-        name = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
-        ours = message_from_bytes(wheel.read(name)).get_all("Requires-Dist") or []
+    ours, plugins = map(requirements_of, wheels_once(shared_folder))
     assert version == there["nanobot-ai"] and len(found) > 50
-    assert [] == unmet(ours, there, "nanobot")
+    assert [] == unmet(ours, there) and [] == unmet(plugins, there | {"postroom": postroom.__version__})
     assert {} == {one.name: broken for one in found if (broken := unmet(one.requires or (), there))}
     assert [line for line in unmet(ours, there, "mcp") if line.startswith("mcp")]  # as the page says
 
@@ -230,13 +258,3 @@ def test_how_long_ago_a_sign_was(seconds: int, text: str) -> None:
 )
 def test_what_is_said_of_discovery(text: str, message: str) -> None:
     assert message == channel_doctor._of_answer(text).what
-
-
-def test_a_channel_of_another_program_is_left_alone(tmp_path: Path) -> None:
-    theirs = tmp_path / "mailbox"
-    theirs.mkdir()
-    (theirs / "runtime.py").write_text("class MailboxChannel: ...", encoding="utf-8")
-    assert not channel_doctor._may_replace(theirs)
-    channel_doctor._copy(tmp_path / "ours")
-    assert channel_doctor._is_ours(tmp_path / "ours") and channel_doctor._may_replace(tmp_path / "ours")
-    assert not channel_doctor._is_ours(theirs)

@@ -16,5 +16,6 @@ toolbox     the tools of the model, without nanobot
 gateways    the running gateways of an agent, their sessions and their claims
 doctor      checks whether nanobot finds and loads the channel
 
-Only channel, tools and shim import nanobot; shim is the folder that is installed into nanobot.
+Only channel and tools import nanobot. The distribution `postroom-nanobot` (packages/ in the clone) has what
+nanobot must find in its own folder.
 """

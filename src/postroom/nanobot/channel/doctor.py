@@ -1,8 +1,7 @@
 """The doctor of the nanobot channel: whether nanobot finds the channel, and if not, why.
 
 nanobot is queried in another process; nothing of it is imported here. Since 0.3 nanobot looks for channels in its
-own folder. Installing Postroom, editable or not, puts three small files there. If they were removed, or nanobot
-runs from another folder, `repair` copies them.
+own folder, into which the distribution `postroom-nanobot` puts three small files. It has the entry points, too.
 """
 
 from __future__ import annotations
@@ -10,11 +9,13 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from ...errors import PostroomError
 from ...model.agent import EVERYONE
@@ -24,16 +25,17 @@ from . import config as channel_config
 from . import gateways
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ...model.report import Finding
 
 
 PACKAGE = "nanobot-ai"
+PLUGIN = "postroom-nanobot"
 OLDEST = (0, 2, 2)
 OWN_FOLDER_SINCE = (0, 3)  # earlier versions read entry points
-SHIM = Path(__file__).parent / "shim"
 DEFAULT_CONFIG = "~/.nanobot/config.json"
 PATIENCE = 60.0  # seconds
-MAY_INSTALL = 'pip install "postroom[nanobot]"'
 TRY_MODEL = "nanobot agent -m hello"
 MODEL = note("model", "provider and model are configured in nanobot and are not checked here", TRY_MODEL)
 
@@ -56,16 +58,24 @@ sys.stdout.write("\\n" + json.dumps({"found": found.__module__ if found else "",
 """
 
 
-def diagnose(config: str | None = None, *, repair: bool = False) -> Diagnosis:
+def diagnose(config: str | None = None) -> Diagnosis:
     """Check the installed packages, the channels that nanobot finds, and its config."""
     version = _version()
     if version is None:
         return Diagnosis(findings=(_not_installed(),))
-    findings = [_of_version(version)]
-    if _numbers(version) >= OWN_FOLDER_SINCE:
-        findings.append(_of_shim(repair=repair))
-    findings += [_of_tools(), _of_discovery(), *_of_config(Path(config or DEFAULT_CONFIG).expanduser())]
-    return Diagnosis(findings=tuple(findings))
+    of_config = _of_config(Path(config or DEFAULT_CONFIG).expanduser())
+    return Diagnosis(findings=(_of_version(version), *_of_plugin(version), _of_discovery(), *of_config))
+
+
+def how_to_install() -> str:
+    """Return the command that installs the plugin: from the clone, if Postroom is installed from one."""
+    try:
+        written = importlib.metadata.distribution("postroom").read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:  # it runs from its source
+        written = None
+    origin = json.loads(written or "{}")
+    plugin = Path(unquote(urlsplit(origin.get("url", "")).path)) / "packages" / PLUGIN
+    return f"pip install {shlex.quote(str(plugin)) if 'dir_info' in origin and plugin.is_dir() else PLUGIN}"
 
 
 def _version() -> str | None:
@@ -84,8 +94,9 @@ def _not_installed() -> Finding:
     elsewhere = shutil.which("nanobot")
     here = f"{PACKAGE} is not installed beside this Postroom ({sys.executable})"
     if elsewhere is None:
-        return error("nanobot", here, MAY_INSTALL)
-    return error("nanobot", here, f"{elsewhere} is another environment: install Postroom there, {MAY_INSTALL}")
+        return error("nanobot", here, how_to_install())
+    hint = f"{elsewhere} is another environment: install Postroom there, and then {how_to_install()}"
+    return error("nanobot", here, hint)
 
 
 def _of_version(version: str) -> Finding:
@@ -94,53 +105,28 @@ def _of_version(version: str) -> Finding:
     return ok("nanobot", f"{PACKAGE} {version}")
 
 
-def _of_shim(*, repair: bool) -> Finding:
-    spec = importlib.util.find_spec("nanobot")
-    if spec is None or spec.origin is None:
-        return error("channel", "nanobot's own folder is not found", f"install {PACKAGE} again")
-    folder = Path(spec.origin).parent / "channels" / channel_config.OWN_CHANNEL
-    if _is_ours(folder):
-        return ok("channel", f"installed at {folder}")
-    if folder.exists() and not _may_replace(folder):
-        return error("channel", f"{folder} is a channel of somebody else", "remove it, or rename one of the two")
-    if not repair:
-        return error("channel", f"nothing of ours is at {folder}", "postroom nanobot doctor --repair")
+def _of_plugin(version: str) -> Iterator[Finding]:
+    """Check the entry points, and the files in nanobot's own folder."""
     try:
-        _copy(folder)
-    except OSError as broken:
-        return error(
-            "channel", f"{folder} cannot be written: {broken.strerror}", "run this as a user who may write there"
-        )
-    return error("channel", f"nothing of ours was at {folder}; now it is", repaired=True)
-
-
-def _is_ours(folder: Path) -> bool:
-    """Return whether the folder holds our files, with the same content as here."""
-    return all(
-        (folder / file.name).is_file() and (folder / file.name).read_bytes() == file.read_bytes()
-        for file in SHIM.glob("*.py")
-    )
-
-
-def _may_replace(folder: Path) -> bool:
-    """Return whether a folder holds no channel, or an older version of ours."""
-    runtime = folder / "runtime.py"
-    return not any(folder.glob("*.py")) or (runtime.is_file() and b"postroom." in runtime.read_bytes())
-
-
-def _copy(folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
-    for file in SHIM.glob("*.py"):
-        shutil.copyfile(file, folder / file.name)
-
-
-def _of_tools() -> Finding:
-    found = [
-        entry for entry in importlib.metadata.entry_points(group="nanobot.tools") if "postroom" in entry.value
-    ]
-    if found:
-        return ok("tools", ", ".join(sorted(entry.name for entry in found)))
-    return error("tools", "the entry points of the tools are missing", f"install Postroom again: {MAY_INSTALL}")
+        plugin = importlib.metadata.distribution(PLUGIN)
+    except importlib.metadata.PackageNotFoundError:
+        yield error("channel", f"{PLUGIN} is not installed here", how_to_install())
+        return
+    spec = importlib.util.find_spec("nanobot")
+    installed = Path(str(plugin.locate_file("nanobot"))) / "channels" / channel_config.OWN_CHANNEL
+    if spec is None or spec.origin is None:
+        yield error("channel", "nanobot's own folder is not found", f"install {PACKAGE} again")
+    elif _numbers(version) >= OWN_FOLDER_SINCE:
+        folder = Path(spec.origin).parent / "channels" / channel_config.OWN_CHANNEL
+        if (folder / "manifest.py").is_file():
+            yield ok("channel", f"installed at {folder}")
+        elif (installed / "manifest.py").is_file():  # such as an editable install of nanobot
+            hint = f"cp -r {shlex.quote(str(installed))} {shlex.quote(str(folder))}"
+            yield error("channel", f"nanobot runs from another folder, and nothing of ours is at {folder}", hint)
+        else:
+            hint = f"pip uninstall {PLUGIN}, and then {how_to_install()}"
+            yield error("channel", f"nothing of ours is at {folder}", hint)
+    yield ok("tools", ", ".join(sorted(one.name for one in plugin.entry_points.select(group="nanobot.tools"))))
 
 
 def _of_discovery() -> Finding:

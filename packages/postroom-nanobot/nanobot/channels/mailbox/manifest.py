@@ -1,7 +1,4 @@
-"""The manifest of the channel, which nanobot reads before it loads the channel.
-
-Installed with Postroom, as nanobot/channels/mailbox.
-"""
+"""The manifest of the channel, which nanobot reads before it loads the channel."""
 
 from nanobot.channels.plugin import ChannelPlugin
 
