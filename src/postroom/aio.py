@@ -24,9 +24,8 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from . import room as postroom_room
-from .core.inbox import seconds_to_sleep
 from .core.validation import check_seconds
-from .core.verb import LONGEST_SLEEP, authorised
+from .core.verb import LONGEST_SLEEP, authorised, seconds_to_sleep
 from .errors import BadStore, PostroomError
 from .letter import Batch, Letter, Shift, Work
 from .mailbox import Mailbox
@@ -209,7 +208,7 @@ class AsyncRoom:
         return results[1] if results[1:] else found(results[0])
 
     async def _wait_until(self, mailboxes, timeout, look, longest_sleep=lambda: LONGEST_SLEEP):
-        """Do what `core.inbox.wait_until` does, without a thread that sleeps."""
+        """Wait as `core.verb.perform` does, without a thread that sleeps."""
         seconds = check_seconds(timeout, "timeout")
         found = await self.run(look)
         if found or seconds == 0:

@@ -39,8 +39,11 @@ class Ids(Protocol):
 class SystemClock:
     """The machine's clocks."""
 
+    def __init__(self) -> None:
+        self._boot = boot_id()
+
     def now(self) -> Moment:
-        return Moment(wall=datetime.now(UTC), steady=time.clock_gettime(_UPTIME), boot=boot_id())
+        return Moment(wall=datetime.now(UTC), steady=time.clock_gettime(_UPTIME), boot=self._boot)
 
 
 class RandomIds:

@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from msgspec.structs import replace
 
 from ..errors import Invalid, NotAllowed, TooLarge
 from ..model import names as model_names
@@ -33,8 +32,8 @@ from ..model.message import (
     check_part,
     is_any,
     is_broadcast,
+    new_part,
     part_from_json,
-    text,
 )
 from ..model.names import (
     ANY,
@@ -137,18 +136,24 @@ def letter_fields(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def compose(core: Core, draft: Draft, now: datetime) -> Message:
     """Return the message of a draft whose sender is checked already, or raise an error that names the field."""
-    fields = _checked_fields(core, draft, now)
-    sender = draft.agent_id
-    message = Message(
+    sender, limits = draft.agent_id, core.limits
+    fields: dict[str, Any] = {}
+    for field, check in CHECKS.items():
+        value = getattr(draft, field)
+        if value is not None:
+            fields[field] = check(value, field, limits.max_depth)
+    if draft.expires is not None:
+        fields["expires_at"] = check_when(draft.expires, "expires", now)
+    return Message(
         id=core.new_id(sender) if draft.letter_id is None else check_id(draft.letter_id, "id"),
         sender=sender,
-        recipients=check_recipients(draft, core.limits),
+        recipients=check_recipients(draft, limits),
         created_at=now,
         parts=_check_parts(core, draft),
-        hops=core.limits.hops,
+        hops=limits.hops,
         trace=(sender,),
+        **fields,
     )
-    return replace(message, **fields) if fields else message
 
 
 def draft_of(message: Message) -> Draft:
@@ -160,19 +165,6 @@ def draft_of(message: Message) -> Draft:
     for recipient in message.recipients:
         fields.setdefault(recipient.kind, []).append(recipient.address)
     return Draft(agent_id=message.sender, body=list(message.parts), **fields)
-
-
-def _checked_fields(core: Core, draft: Draft, now: datetime) -> dict[str, Any]:
-    """Return the checked values of the fields that a caller set."""
-    values: dict[str, Any] = {}
-    depth = core.limits.max_depth
-    for field, check in CHECKS.items():
-        value = getattr(draft, field)
-        if value is not None:
-            values[field] = check(value, field, depth)
-    if draft.expires is not None:
-        values["expires_at"] = check_when(draft.expires, "expires", now)
-    return values
 
 
 def encode_within_limit(message: Message, limits: Limits) -> bytes:
@@ -280,7 +272,7 @@ def _check_remote_address(address: Any, field: RecipientKind) -> str:
 def _check_parts(core: Core, draft: Draft) -> tuple[Part, ...]:
     limits, data = core.limits, draft.data
     if type(draft.body) is str and data is None:  # the usual case
-        return (text(check_text(draft.body, "body[0]")),)
+        return (new_part("text", {"text": check_text(draft.body, "body[0]")}),)
     sources = as_parts(draft.body)
     if data is not None:
         sources.append({"type": "data", "data": check_json(data, "data", limits.max_depth - 1)})

@@ -6,8 +6,6 @@ Beside it stand the two functions by which verbs read and write small records, a
 from __future__ import annotations
 
 from _thread import allocate_lock
-from collections import Counter
-from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,14 +15,13 @@ from ..clock import Clock, Ids
 from ..errors import StoreFailing
 from ..model.codec import convert, to_plain
 from ..model.message import DEFAULT_SCOPE
-from ..model.names import fold
 from ..model.record import Record
 from ..policy.admission import check_rate
 from ..policy.limits import Limits
 from ..store.protocol import Put, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from ..model.query import Moment
@@ -89,24 +86,6 @@ class Core(Struct, frozen=True):
     default_scope: str = DEFAULT_SCOPE  # of letters by programs of agent-inbox that name none
     rates: SenderRates = field(default_factory=SenderRates)
     next_look: NextLook = field(default_factory=NextLook)
-
-    @contextmanager
-    def within_rate(self, senders: Iterable[str]) -> Iterator[None]:
-        """Count letters towards the rate of their senders, or raise TooFast (threat 7).
-
-        `senders` holds one name per letter. The caller commits inside the block; if the commit fails, the letters
-        do not count.
-        """
-        if not self.limits.sender_rate:
-            yield
-            return
-        letters = Counter(map(fold, senders))
-        self.rates.take(self.limits, letters, self.now().steady)
-        try:
-            yield
-        except BaseException:
-            self.rates.give_back(self.limits, letters)
-            raise
 
     def now(self) -> Moment:
         return self.clock.now()

@@ -8,7 +8,6 @@ no letter that arrives in between is missed, and a sleeping reader looks again e
 from __future__ import annotations
 
 import os
-import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -26,11 +25,11 @@ from ..model.values import check_label, check_time
 from ..store.protocol import spelling_of
 from . import compose, names, presentation
 from .deliveries import SLICE, apply_timers, move_found
-from .validation import as_list, check_count, check_limit, check_seconds
-from .verb import LONGEST_SLEEP, LONGEST_WAIT, MailboxVerb, PriorityWord, Verb, checked_mailbox, verb
+from .validation import as_list, check_count, check_limit
+from .verb import LONGEST_WAIT, MailboxVerb, PriorityWord, Verb, checked_mailbox, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from ..model.query import Moment
     from .authorize import Principal
@@ -280,43 +279,6 @@ def cursor_of(core: Core, found: Found) -> Cursor:
     """Return the position of a letter, for a reader that goes on after it."""
     delivery = found.delivery
     return replace(core.store.cursor(), number=delivery.arrived or delivery.number, mailbox=delivery.mailbox)
-
-
-def wait_until(
-    core: Core,
-    mailboxes: Sequence[str],
-    timeout: float,
-    look: Callable[[], T | None],
-    nap: Callable[[], float] = lambda: LONGEST_SLEEP,
-) -> T | None:
-    """Call `look` until it finds something, and return that; None when the time is up.
-
-    `nap` returns after how many seconds another look is useful, whatever the timers of the mailboxes say.
-    """
-    seconds = check_seconds(timeout, "timeout")
-    found = look()
-    if found or seconds == 0:
-        return found
-    end = time.monotonic() + seconds
-    watch = None
-    try:
-        watch = core.store.watch(mailboxes)
-        while True:
-            found = look()  # after the watch is set: a letter that came before it would notify nobody
-            left = end - time.monotonic()
-            if found or left <= 0:
-                return found
-            watch.wait(min(left, nap(), seconds_to_sleep(core, mailboxes)))
-    finally:
-        if watch is not None:
-            watch.close()
-
-
-def seconds_to_sleep(core: Core, mailboxes: Sequence[str]) -> float:
-    """Return how long to sleep before a timer of these mailboxes is due."""
-    timer = core.store.next_timer(core.now(), mailboxes)
-    # A millisecond more, so that the timer is surely over when we look.
-    return LONGEST_SLEEP if timer is None else min(timer + 0.001, LONGEST_SLEEP)
 
 
 def check_cursor(value: Any) -> Cursor:

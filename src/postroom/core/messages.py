@@ -26,8 +26,8 @@ from ..model import task as model_task
 from ..model.brief import Brief
 from ..model.codec import convert, to_plain
 from ..model.delivery import UNSENT, State, open_delivery
-from ..model.message import Message, Priority, is_any, is_broadcast
-from ..model.names import AT, BROADCAST, check_agent, check_id, check_scope, fold, meant, system_of
+from ..model.message import AUTOMATIC, Message, Priority, is_broadcast
+from ..model.names import ANY, AT, BROADCAST, check_agent, check_id, check_scope, fold, meant, system_of
 from ..model.peer import Carried
 from ..model.query import LetterQuery, Query
 from ..model.record import MEMBER, SPENT, spent_key
@@ -55,12 +55,11 @@ from .validation import as_list
 from .verb import MailboxVerb, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from ..model.delivery import Delivery
     from ..model.message import RecipientKind
-    from ..model.peer import Peer
     from ..model.task import Step
     from ..store.protocol import Plan, Posted, Write
     from .authorize import Principal
@@ -130,7 +129,7 @@ def own_drafts(sender: str, drafts: Any) -> list[Draft]:
 
 def send_one(core: Core, principal: Principal, draft: Draft) -> Receipt:
     """Send a letter whose sender is authorised."""
-    post = prepare_authorised(core, principal, draft, core.now().wall)
+    post = prepare_authorised(core, principal, draft, core.clock.now().wall)
     return commit_posts(core, [post], [post])[0]
 
 
@@ -166,19 +165,25 @@ def _prepare_all(core: Core, principal: Principal, drafts: Sequence[Draft], now:
 def commit_posts(
     core: Core, posts: Sequence[Post], writes: Sequence[Write] | Plan, step: Step | None = None
 ) -> list[Receipt]:
-    """Commit `writes`, which end with these posts, and update the task index in the same commit."""
+    """Commit `writes`, which end with these posts, and update the task index in the same commit.
+
+    The letters count towards the rate of their senders, unless the commit fails (threat 7).
+    """
     for post in posts:
         if post.message.task is not None:
             writes = partial(_with_task_index, core, writes, step)
             break
-    # The post of a letter that was sent before with the same key has no deliveries: its rate was counted then.
-    senders = (post.message.sender for post in posts if post.deliveries)
+    counted: Mapping[str, int] = {}
     try:
-        # The rate of the sender is counted with the commit, so letters that were refused do not count.
-        with core.within_rate(senders):
-            posted = core.store.commit(writes)
-    except PostroomError as error:
-        if error.temporary:
+        if core.limits.sender_rate:
+            # The post of a letter that was sent before with the same key has no deliveries: it was counted then.
+            senders = Counter(fold(post.message.sender) for post in posts if post.deliveries)
+            core.rates.take(core.limits, senders, core.now().steady)
+            counted = senders
+        posted = core.store.commit(writes)
+    except BaseException as error:
+        core.rates.give_back(core.limits, counted)
+        if isinstance(error, PostroomError) and error.temporary:
             error.keys = tuple(post.message.key or post.message.id for post in posts)
         raise
     receipts = []
@@ -211,12 +216,6 @@ def prepare_authorised(
         raise
 
 
-def _key_to_retry(core: Core, draft: Draft) -> str:
-    """Return the key of a draft, or a new one: nothing was written yet, so any new key will do."""
-    key = draft.key or draft.letter_id
-    return key if isinstance(key, str) else core.ids.message()
-
-
 def _checked_post(core: Core, principal: Principal, draft: Draft, now: datetime, batch: Batch | None) -> Post:
     """Check everything that does not need the commit lock, in the order in which errors are most useful."""
     message = compose(core, draft, now)
@@ -224,14 +223,13 @@ def _checked_post(core: Core, principal: Principal, draft: Draft, now: datetime,
         # A token proves who wrote it. Readers see that as the verified origin (G8, G12).
         message = vouched(core.store, replace(message, proven=True))
     # Automatic mail causes no bounce and no answer, so an agent must not pass its own mail for it (G11).
-    if message.is_automatic:
+    if message.kind in AUTOMATIC:
         raise Invalid(f"only Postroom itself writes a {message.kind!r}", field="kind")
     must_route = core.limits.federation_strategy != "table"
-    peers: dict[str, Peer] | None = None
     for recipient in message.recipients:
         if AT in recipient.address:
-            peers = core_peers.all_peers(core)
-            message = outbox.normalize_recipients(core, peers, message)
+            must_route = True
+            message = outbox.normalize_recipients(core, core_peers.all_peers(core), message)
             break
     # A repeated key returns the first letter. It comes before all checks that may have changed since: expiry,
     # members of a scope, hops, rates.
@@ -241,21 +239,18 @@ def _checked_post(core: Core, principal: Principal, draft: Draft, now: datetime,
     if message.expires_at is not None:
         check_expiry(message.expires_at, now)
     first, others = _resolve_mailboxes(core, message, draft)
-    if peers is not None and not must_route:
-        # If all these peers are open, nothing is left to decide inside the commit, and another process that holds
-        # the lock can write the post.
-        far = [name for name, _ in first if AT in name]
-        must_route = not (batch is None and outbox.has_routes(core, peers, message, far))
     if message.in_reply_to is not None:
         names = [name for name, _ in first] + others
         message = _with_parent_fields(core, message, names, draft)
-    # After the parent's thread is known: the rate counts per thread or conversation (G11).
-    check_answer_rate(core, message, batch)
+    # After the parent's thread is known: the rate counts per thread or conversation (G11). A letter that is no
+    # reply and is in no named conversation has none.
+    if message.thread_id or message.conversation_id or message.thread_tag:
+        check_answer_rate(core, message, batch)
     due_at = None if draft.at is None else _due_at(message, draft.at, now)
     deliveries, routes = [], must_route
     for name, kind in first:
         deliveries.append(open_delivery(message, name, kind, now, due_at))
-        routes = routes or is_any(name)
+        routes = routes or name.startswith(ANY)
     return Post(
         message=message,
         encoded=encode_within_limit(message, core.limits),
@@ -267,6 +262,12 @@ def _checked_post(core: Core, principal: Principal, draft: Draft, now: datetime,
         admit=partial(addressing.resolve_post, core),  # called by the store inside the commit
         routes=routes,
     )
+
+
+def _key_to_retry(core: Core, draft: Draft) -> str:
+    """Return the key of a draft, or a new one: nothing was written yet, so any new key will do."""
+    key = draft.key or draft.letter_id
+    return key if isinstance(key, str) else core.ids.message()
 
 
 def _due_at(message: Message, at: Any, now: datetime) -> datetime | None:
@@ -520,20 +521,22 @@ def _resolve_mailboxes(
 
 
 def _receipt(core: Core, post: Post, posted: Posted) -> Receipt:
-    message = post.message
-    if not posted.repeated:
-        routed = addressing.routed_by(post, posted.written) if posted.written is not None else ()
-        deliveries = (posted.written or post).deliveries
-        systems = dict.fromkeys(system_of(one.mailbox) for one in deliveries if AT in one.mailbox)
-        carried: tuple[Carried, ...] = ()
-        if systems:
-            from . import links  # noqa: PLC0415 - a letter that stays here needs no links
+    message, written = post.message, posted.written
+    if posted.repeated:
+        first = core.store.get((posted.message_id,)).get(posted.message_id)
+        kept = replace(message, id=posted.message_id) if first is None else first.message
+        return Receipt(message=kept, repeated=True)
+    systems: dict[str, None] = {}
+    for delivery in (written or post).deliveries:
+        if AT in delivery.mailbox:
+            systems[system_of(delivery.mailbox)] = None
+    carried: tuple[Carried, ...] = ()
+    if systems:
+        from . import links  # noqa: PLC0415 - a letter that stays here needs no links
 
-            carried = links.carried(core, systems)
-        return Receipt(message=message, unknown=posted.unknown, routed=routed, carried=carried)
-    first = core.store.get((posted.message_id,)).get(posted.message_id)
-    kept = replace(message, id=posted.message_id) if first is None else first.message
-    return Receipt(message=kept, repeated=True)
+        carried = links.carried(core, systems)
+    routed = () if written is None else addressing.routed_by(post, written)
+    return Receipt(message=message, unknown=posted.unknown, routed=routed, carried=carried)
 
 
 def with_prefix(prefix: str, subject: str) -> str:

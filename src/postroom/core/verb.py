@@ -19,8 +19,9 @@ in constructors, so what types cannot say is checked in `run` or `__post_init__`
 from __future__ import annotations
 
 import re
+import time
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -40,9 +41,11 @@ from msgspec import UNSET, Struct
 from ..errors import Invalid
 from ..model.names import HUMAN, check_agent, meant
 from .authorize import authorize
+from .due import do_some
+from .validation import check_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from .authorize import Principal
     from .core import Core
@@ -170,7 +173,7 @@ class Runs(Protocol[R_co]):
 
 
 VERBS: dict[str, type[Verb]] = {}  # every verb that was imported, by its name
-declared_by: dict[type[Verb], Declaration] = {}
+declared_by: dict[type[Any], Declaration] = {}
 
 
 def verb(
@@ -202,46 +205,50 @@ def perform(core: Core, principal: Principal, request: Runs[T]) -> T:
 
     After a request that writes, a share of what is due in the room is done, too (`due`).
     """
-    asked = cast("Any", request)
-    declaration = declared_by[type(asked)]
-    _authorize(core, principal, asked, declaration)
-    if declaration.waits:
-        result = _waited(core, asked, lambda: request.run(core, principal))
-    else:
-        result = request.run(core, principal)
-    if declaration.writes and not declaration.slow:  # what is slow looks after the room itself
-        from .due import do_some  # noqa: PLC0415 - a request that only reads needs none of it
-
+    look = authorised(core, principal, request)
+    declaration = declared_by[type(request)]
+    result = _waited(core, request, look) if declaration.waits else look()
+    # What is slow looks after the room itself.
+    if declaration.writes and not declaration.slow and core.clock.now().steady >= core.next_look.at:
         do_some(core)
     return result
 
 
-def _waited(core: Core, asked: Any, look: Callable[[], T]) -> T:
+def _waited(core: Core, request: Any, look: Callable[[], T]) -> T:
     """Look until there is something, or the time of the request is up; return what was found last."""
-    from .inbox import wait_until  # noqa: PLC0415 - the module declares verbs itself
+    seconds = check_seconds(request.timeout, "timeout")
+    found = look()
+    if seconds == 0 or not request.is_empty(found):
+        return found
+    end, mailboxes = time.monotonic() + seconds, request.mailboxes()
+    watch = core.store.watch(mailboxes)
+    try:
+        while True:
+            found = look()  # after the watch is set: a letter that came before it would notify nobody
+            left = end - time.monotonic()
+            if left <= 0 or not request.is_empty(found):
+                return found
+            watch.wait(min(left, request.longest_sleep(), seconds_to_sleep(core, mailboxes)))
+    finally:
+        watch.close()
 
-    last: list[T] = []
 
-    def found() -> T | None:
-        last[:] = [look()]
-        return None if asked.is_empty(last[0]) else last[0]
-
-    wait_until(core, asked.mailboxes(), asked.timeout, found, asked.longest_sleep)
-    return last[0]
+def seconds_to_sleep(core: Core, mailboxes: Sequence[str]) -> float:
+    """Return how long to sleep before a timer of these mailboxes is due."""
+    timer = core.store.next_timer(core.now(), mailboxes)
+    # A millisecond more, so that the timer is surely over when we look.
+    return LONGEST_SLEEP if timer is None else min(timer + 0.001, LONGEST_SLEEP)
 
 
 def authorised(core: Core, principal: Principal, request: Runs[T]) -> Callable[[], T]:
     """Authorise the caller, and return the call that carries out the request once, without waiting."""
-    asked = cast("Verb", request)
-    _authorize(core, principal, asked, asked.declaration())
-    return lambda: request.run(core, principal)
-
-
-def _authorize(core: Core, principal: Principal, request: Verb, declaration: Declaration) -> None:
-    for owner in request.owners(core, principal):
+    verb: Any = request
+    declaration = declared_by[type(verb)]
+    for owner in verb.owners(core, principal):
         authorize(principal, declaration.action, owner)
         if declaration.also is not None:
             authorize(principal, declaration.also, owner)
+    return partial(request.run, core, principal)
 
 
 def request(verb: Callable[..., T], params: Mapping[str, Any]) -> T:

@@ -26,10 +26,10 @@ from ..model.record import ALERT_LOG, CALLS, WEBHOOK, alert_log_key
 from ..model.values import check_line
 from ..model.webhook import OpenCall, Webhook, read_target, secret_of
 from ..policy.webhook_targets import check_target
-from . import alerts, inbox, names
+from . import alerts, names
 from .alerts import find_log
 from .core import change_record, find_record, put_record
-from .verb import LOCAL, MailboxVerb, Verb, perform, verb
+from .verb import LOCAL, MailboxVerb, Verb, perform, seconds_to_sleep, verb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -306,7 +306,7 @@ def _kept(core: Core, webhook: Webhook, calls: Sequence[OpenCall]) -> list[OpenC
 
 
 def _nap(core: Core, webhook: Webhook, seconds: float | None) -> float:
-    timer = inbox.seconds_to_sleep(core, (webhook.mailbox,))
+    timer = seconds_to_sleep(core, (webhook.mailbox,))
     longest = alerts.LOOK_EVERY
     return min(timer, longest if seconds is None else seconds + 0.001, longest)
 

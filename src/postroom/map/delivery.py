@@ -14,8 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core import inbox, work
-from ..core.inbox import seconds_to_sleep
-from ..core.verb import perform
+from ..core.verb import perform, seconds_to_sleep
 from ..errors import NotAllowed, PostroomError
 from ..formats.map import MESSAGE, map_letter
 from ..server.protocol import notification

@@ -29,6 +29,8 @@ AT = "@"  # separates an agent from its system; local names never contain it
 POSTMASTER = "postmaster"  # the sender of Postroom's own notices; no agent may use the name
 ANY = "any:"  # followed by capabilities, with commas: some agent that has all of them
 
+fold = str.lower  # the form in which two spellings of a name are equal
+
 # Patterns are texts, which `re` compiles at their first use and keeps: most commands need one of them.
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 _AGENT = rf"{_NAME}(?:/{_NAME})?"
@@ -102,11 +104,6 @@ def check_name(value: Any, field: str) -> str:
 def check_kind(value: Any, field: str) -> str:
     """Return the kind of a letter: an open word such as `task` or `handoff`."""
     return _check(value, field, _KIND, KIND_RULE)
-
-
-def fold(name: str) -> str:
-    """Return the form in which two spellings of a name are equal."""
-    return name.lower()
 
 
 def _check(value: Any, field: str, pattern: str, words: str) -> str:

@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.agents import RecordHeartbeat
 from ..core.authorize import OWNER
-from ..core.inbox import seconds_to_sleep
-from ..core.verb import authorised, from_params, perform
+from ..core.verb import authorised, from_params, perform, seconds_to_sleep
 from ..errors import PostroomError, StoreBusy, StoreFailing
 from ..watcher import SharedWatcher
 from .counters import Counters

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ...clock import SystemClock
-from ...core import inbox
+from ...core.verb import seconds_to_sleep
 from ...environment import drafts_folder
 from ...errors import Conflict, IllegalMove, PostroomError, UnknownAgent, UnknownMessage
 from ...formats.plain import plain
@@ -316,7 +316,7 @@ class InboxSession:
         began = time.monotonic()
         try:
             found = questions_first(self._box.waiting(opened=True))
-            pause = min(inbox.seconds_to_sleep(core, [self._box.name]), LOOK)
+            pause = min(seconds_to_sleep(core, [self._box.name]), LOOK)
         except PostroomError as failed:
             self._state, pause = replace(self._state, notice=_words(failed)), LOOK
         else:
