@@ -18,7 +18,7 @@ from postroom.formats.errors import NUMBERS as MAIL_NUMBERS
 from postroom.formats.events import MAP_TYPES, TYPES
 from postroom.formats.federation import NUMBERS, Refusal
 from postroom.formats.plain import result_names
-from postroom.map.table import MAP
+from postroom.map.session import MAP
 from postroom.server.describe import kind_of
 from postroom.server.inbox_actions import ACTIONS
 from postroom.server.mail import MAIL

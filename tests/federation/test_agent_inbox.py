@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from websockets.sync.client import connect
 
 from postroom.model.delivery import State
 from postroom.model.query import Query
+from postroom.server.websocket import MAX_WAITING_BYTES
 from postroom.store.protocol import spelling_of
 from tests.daemons import until
 from tests.federation.systems import System, systems
@@ -126,6 +128,17 @@ def test_a_letter_without_a_receipt_stays_and_comes_again(alone: System) -> None
     with gateway(alone) as person:
         assert first == person.message()
         person.until(lambda: alone.left(sent.id, "bob@inbox"))
+
+
+def test_a_letter_that_fills_the_connection_waits_for_room_and_ends_nothing(alone: System) -> None:
+    """The question for the receipt finds no room behind it, and is asked once there is some."""
+    big = "x" * (MAX_WAITING_BYTES + 1000)
+    with gateway(alone) as person:
+        alone.is_linked("inbox")
+        for subject in ("first", "second"):
+            sent = alone.room.mailbox("ann").send("bob@inbox", big, subject=subject)
+            assert subject == person.message()["meta"]["subject"]
+            person.until(partial(alone.left, sent.id, "bob@inbox"))
 
 
 def test_no_other_client_is_let_in_without_a_token(here: System) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from postroom import Room
 from postroom.core.verb import from_params
-from postroom.map.table import MAP
+from postroom.map.session import MAP
 from postroom.server.requests import in_json
 
 

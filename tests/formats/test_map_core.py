@@ -35,8 +35,7 @@ from postroom.formats.map import (
     request,
     spellings,
 )
-from postroom.map.session import BEFORE, STEPS, Answer, Session, State, Step
-from postroom.map.table import MAP, for_map
+from postroom.map.session import BEFORE, MAP, STEPS, Answer, Session, State, Step, for_map
 from postroom.model.codec import encode
 from postroom.model.message import Message, content_of, part_from_json
 from postroom.server.mail import MAIL

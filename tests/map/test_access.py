@@ -12,8 +12,7 @@ from websockets.sync.client import connect
 
 import postroom
 from postroom.core.verb import parameters
-from postroom.map.session import BEFORE, State
-from postroom.map.table import MAP
+from postroom.map.session import BEFORE, MAP, State
 from tests.daemons import Line, until
 from tests.map.people import Refused, agent, closed, refused, visitor
 from tests.server.http.running import PATIENCE, Client, Daemon, daemon

@@ -15,9 +15,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from postroom.errors import QuotaFull
 from postroom.formats.map import number_of, request
-from postroom.map.access import MOST_TRIES
-from postroom.map.connection import MOST_JUNK
-from postroom.map.connection_methods import MOST_SUBSCRIPTIONS
+from postroom.map.connection import MOST_JUNK, MOST_TRIES
+from postroom.map.methods import MOST_SUBSCRIPTIONS
 from postroom.map.server import MOST_SUBSCRIPTIONS as MOST_OF_ONE
 from postroom.map.session import MOST_AGENTS, Session
 from tests.daemons import until

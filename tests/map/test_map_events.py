@@ -64,7 +64,7 @@ def test_agents_scopes_and_messages_are_reported(port: int, operator: str) -> No
 
 def test_an_agent_that_falls_silent_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Away with its connection, then stopped."""
-    monkeypatch.setattr("postroom.map.subscriptions.SCAN_EVERY", 0.05)
+    monkeypatch.setattr("postroom.map.events.SCAN_EVERY", 0.05)
 
     async def story() -> list[tuple[str, str, str]]:
         serving = open_server(tmp_path, with_map=True, settings={"away_grace": 1})

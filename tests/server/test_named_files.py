@@ -23,7 +23,7 @@ from postroom import PostroomError, Room
 from postroom.core import compose, tokens
 from postroom.core.authorize import OWNER, SOCKET
 from postroom.core.verb import Verb, parameters, perform
-from postroom.map.table import MAP
+from postroom.map.session import MAP
 from postroom.mcp.tools import PREFIX, TOOLS, arguments
 from postroom.server.broker import Broker
 from postroom.server.callers import PrincipalCalls

@@ -21,7 +21,7 @@ from postroom.core.authorize import NEEDS, OWNER, RULES, SCOPES, SOCKET, Princip
 from postroom.core.conversations import Guest, OpenConversation
 from postroom.core.verb import Verb, from_params, parameters, perform
 from postroom.formats.map import FEDERATION
-from postroom.map.table import MAP
+from postroom.map.session import MAP
 from postroom.mcp.tools import PREFIX, TOOLS, arguments
 from postroom.model.alert import Rung
 from postroom.model.codec import encode

@@ -2,20 +2,18 @@
 
 Server:
 
-    session             one connection as the protocol sees it, without I/O
-    table               all methods by name; what they share is in `method`, and each is one struct with its `run`:
+    server              all connections of a running server
+    connection          one connection: who it is, its agents, and their mail
+    session             one connection as the protocol sees it, without I/O; all methods by name
+    methods             what methods share, and those about the connection itself; each is one struct
       agents            about agents
       scopes            about scopes
       routing           from an address to mailboxes; `map/send`, `map/replay`
-      connection_methods  about the connection itself
-    server              all connections of a running server
-    connection          one connection; it has three parts:
-      access            who it is, and the principals of its agents
-      connection_agents its agents and their mail
-      peer_link         its part in federation, where it belongs to another system
+    access              the principals that tokens prove, and the ids under which agents register
     delivery            the delivery of one agent's mail, until its receipt
-    subscriptions       events about agents and scopes
-    frames, lines       MAP over WebSocket, and in lines on the Unix socket
+    peer_link           the part of a connection in federation, where it belongs to another system
+    events              events about agents and scopes
+    frames              MAP over WebSocket; on the Unix socket it goes in lines (`server`)
 
 Link:
 

@@ -20,106 +20,12 @@ from ..model.record import CARD
 from ..store.protocol import spelling_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..core.core import Core
     from .agents import Register, Spawn
-    from .server import MapServer
-    from .session import Session
 
 
 METHODS = ("api-key", "bearer")
 NONE = "none"
-MOST_TRIES = 5  # wrong credentials, after which a connection is ended
-
-
-class Identity:
-    """The principal of one MAP connection, proven by a token or not.
-
-    `on_too_many_tries` is called when the connection has shown MOST_TRIES wrong credentials.
-    """
-
-    def __init__(
-        self,
-        server: MapServer,
-        session: Session,
-        principal: Principal | None,
-        on_too_many_tries: Callable[[], None],
-    ) -> None:
-        self._server = server
-        self.core: Core = server.executor.core
-        self._session = session
-        self._principal = principal
-        self._on_too_many_tries = on_too_many_tries
-        self._tries = 0
-        self.is_anonymous = False  # was it admitted without any proof?
-        self.participant = session.id  # the name under which the connection itself is known
-
-    @property
-    def is_known(self) -> bool:
-        return self._principal is not None
-
-    @property
-    def principal(self) -> Principal:
-        if self._principal is None:
-            raise NotAllowed("Authentication required", field="auth")
-        return self._principal
-
-    @property
-    def token_owner(self) -> str | None:
-        """The agent whose token the connection has shown, for the log."""
-        return self._principal.agent if self._principal is not None and self._principal.token is not None else None
-
-    def become(self, principal: Principal) -> None:
-        self._principal = principal
-
-    def take_name(self, name: Any) -> None:
-        """Set the participant's name: the agent of the token, else the name that `map/connect` gave."""
-        self.participant = self.principal.agent or cleaned(name or "") or self._session.id
-
-    def prove(self, params: dict[str, Any]) -> Principal:
-        """Accept the credentials in `params`, or count a wrong try and raise NotAllowed."""
-        try:
-            self._principal = principal_of(self.core, params, is_open=self._server.is_open)
-        except NotAllowed as refused:
-            # Many clients ignore this reply and read the refusal of their next call, so that repeats the reason.
-            self._session.refused = refused.message
-            self.count_failure()
-            raise
-        self.is_anonymous = self._principal.heeds_seals
-        return self._principal
-
-    def renew(self, params: dict[str, Any]) -> Principal:
-        """Replace the token by another one of the same agent, or an operator's by an operator's."""
-        try:
-            self._principal = self._same_principal(params)
-        except NotAllowed:
-            self.count_failure()
-            raise
-        return self._principal
-
-    def check_agrees(self, auth: dict[str, Any]) -> None:
-        """Refuse credentials in `map/connect` that contradict the token of the HTTP header."""
-        if auth.get("method", NONE) == NONE:
-            return
-        try:
-            self._same_principal(auth)
-        except NotAllowed:
-            self.count_failure()
-            raise
-
-    def _same_principal(self, params: dict[str, Any]) -> Principal:
-        principal = principal_of(self.core, params, is_open=self._server.is_open)
-        # A connection stays who it is: its agents and subscriptions were granted to that principal (G8).
-        if (principal.agent, principal.operator) != (self.principal.agent, self.principal.operator):
-            raise NotAllowed("this token is somebody else's", field="token")
-        return principal
-
-    def count_failure(self) -> None:
-        self._tries += 1
-        if self._tries >= MOST_TRIES:
-            self._server.misuse.ended(f"it showed {MOST_TRIES} credentials that are none")
-            self._on_too_many_tries()
 
 
 def principal_of(core: Core, params: dict[str, Any], *, is_open: bool) -> Principal:

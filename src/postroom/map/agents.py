@@ -40,7 +40,7 @@ from ..model.names import check_agent
 from ..policy.routing import is_routable
 from ..server.requests import ForeignVerb
 from ..store.protocol import known_names
-from .method import IGNORED, KEPT_AS_GIVEN, METADATA, REASON, AgentVerb, JsonObject, PagedVerb, map_method
+from .methods import IGNORED, KEPT_AS_GIVEN, METADATA, REASON, AgentVerb, JsonObject, PagedVerb, map_method
 from .routing import above, below, listed_agents
 
 if TYPE_CHECKING:

@@ -1,120 +1,125 @@
-"""One MAP connection: its calls are carried out as the agent that makes them.
+"""One MAP connection: who it is, its calls, its agents, and the mail that is pushed to them.
 
-The mail of its agents is pushed to it.
+A transport drives it by `read`, `carry_out`, `resume`, `replies_sent`, `give_up` and `close`. It does no I/O:
+the transport gives it two functions for that, `push` and `end`. It is composed of these:
 
-A transport drives it: `read`, `carry_out`, `resume`, `replies_sent`, `close`. It does no I/O itself; what it needs
-of the transport is the protocol `Transport`. Three parts belong to it:
-
-    identity    who it is, and the credentials it has shown (`access.Identity`)
-    agents      the agents it has registered, and their mail (`connection_agents.ConnectionAgents`)
-    peer        its part in federation, where it belongs to another system (`peer_link.PeerLink`)
+    session         what the protocol allows now (`session.Session`)
+    peer            its part in federation, where it belongs to another system (`peer_link.PeerLink`)
+    callers         one for each agent, and one for what none of its agents says (`server.callers.Caller`)
+    deliveries      the mail of each agent, until its receipt (`delivery.AgentDelivery`)
 
 Calls that change who the connection is, or which agents it has, are carried out one after the other: whatever is
 read meanwhile waits (`Later`), so that a client may send `map/connect`, `map/agents/register` and `map/send`
 without waiting for the answers.
+
+An agent is on one connection at a time. `MapServer` decides which: `reserve` before its card is written, `take`
+once that has succeeded.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from ..core.authorize import Principal
 from ..errors import Invalid, NotAllowed, PostroomError, QuotaFull
-from ..formats.map import (
-    PING,
-    SEND,
-    SOFTWARE,
-    UNREGISTER,
-    VERSION,
-    map_error,
-)
+from ..formats.map import PING, SEND, SOFTWARE, STOPPED, SUSPENDED, UNREGISTER, VERSION, cleaned, map_error
+from ..formats.map import request as map_request
 from ..server.broker import MAILBOX
 from ..server.callers import Caller, replied
 from ..server.protocol import PREFIX, Request
 from ..server.requests import SessionVerb
-from .access import METHODS, NONE, Identity, acting_as, principal_record
+from .access import METHODS, NONE, acting_as, agent_id, child_id, principal_of, principal_record
 from .agents import Register, Spawn
-from .connection_agents import ConnectionAgents
+from .delivery import AgentDelivery
 from .peer_link import PeerLink
-from .session import Answer, Later, Session, Step, is_answer, name_agent, read_text, unsound
-from .table import MAP
+from .session import MAP, Answer, Later, Session, Step, is_answer, name_agent, read_text, unreadable, unsound
 
 if TYPE_CHECKING:
-    from ..core.authorize import Principal
-    from ..core.core import Core
+    from collections.abc import Callable
+
     from .server import MapServer
 
 
+log = logging.getLogger("postroom")
 ADMITTED_WITHIN = 10.0  # seconds from the connection to a proof of who it is
+MOST_TRIES = 5  # wrong credentials, after which a connection is ended
 MOST_JUNK = 100  # frames that are no messages
 GOODBYE, POLICY = 1000, 1008  # WebSocket close codes
-
-
-class Transport(Protocol):
-    """The side of a WebSocket or socket that a connection uses to send its bytes."""
-
-    def push(self, notice: dict[str, Any]) -> bool:
-        """Send a message that answers nothing.
-
-        False: not now; `MapConnection.resume` is called when there is room.
-        """
-
-    def end(self, code: int, reason: str = "", *, at_once: bool) -> None:
-        """End the connection: after the replies that are due, or at once."""
+PAUSED = (SUSPENDED, STOPPED)  # states in which an agent is pushed no mail
+_PING_ID = "sign-"  # the ids of our pings begin so
 
 
 class MapConnection:
     """One connection of a MAP server, made inside an event loop.
 
-    `certificate` is the fingerprint of the client certificate of its TLS; `is_near`: does it come from this
-    machine?
+    `push` sends a message that answers nothing; False: not now, and `resume` is called when there is room.
+    `end(code, reason, at_once=...)` ends the connection, at once or after the replies that are due. `certificate`
+    is the fingerprint of the client certificate of its TLS; `is_near`: does it come from this machine?
     """
 
     def __init__(
         self,
         server: MapServer,
-        transport: Transport,
+        push: Callable[[dict[str, Any]], bool],
+        end: Callable[..., None],
         principal: Principal | None = None,
         certificate: str = "",
         *,
         is_near: bool = False,
     ) -> None:
         self.server = server
-        self.transport = transport
-        self.core: Core = server.executor.core
+        self.core = server.executor.core
+        self.push = push
+        self._end = end
         self.session = Session(f"session-{self.core.ids.token()}")
-        self.identity = Identity(server, self.session, principal, partial(self.end_after_replies, POLICY))
-        self.agents = ConnectionAgents(self)
         self.peer = PeerLink(self, certificate, is_near=is_near)
+        # who it is
+        self._principal = principal  # None: it has not proven it yet
+        self.participant = self.session.id  # the name under which the connection itself is known
+        self.is_anonymous = False  # was it admitted without any proof?
         self.is_gateway = False  # does it say that it is another system?
+        self._tries = 0  # wrong credentials
+        self._junk = 0  # frames that were no messages
         self._resume_token = ""
-        self._opener: Caller | None = None  # the caller for what none of its agents says
-        self._client: Caller | None = None  # the caller of a client without agents, where it needs a name
-        self._subscribers: dict[str, Caller] = {}  # by agent: a subscription stays when that agent goes
-        self._unsettled = 0  # calls under way that change who the connection is, or which agents it has
-        self._junk = 0
         self._close_code = 0  # set once the connection is to end behind the replies that are due
-        server.add(self)
-        self._admission_timer = asyncio.get_running_loop().call_later(ADMITTED_WITHIN, self._end_if_unknown)
+        # its calls
+        self._unsettled = 0  # calls under way that change who it is, or which agents it has
+        self._opener: Caller | None = None  # the caller for what none of its agents says
+        self._callers: dict[str, Caller] = {}  # by agent of this connection
+        # Callers under a name that may not be registered here: a client without agents, and a subscriber, for a
+        # subscription stays when its agent goes.
+        self._named: dict[str, Caller] = {}
+        # the mail of its agents
+        self._deliveries: dict[str, AgentDelivery] = {}  # by agent
+        self._reclaimed: frozenset[str] = frozenset()  # agents that it got back with its resume token
+        self.acknowledges = False  # does the client send `map/message.ack`?
+        self.sent_count = 0  # messages given to the transport
+        self._pinged_up_to = 0  # the last message that has a ping behind it
+        self.answers_pings = False  # has it answered any?
+        server.connections.add(self)
+        self._admission_timer = asyncio.get_running_loop().call_later(ADMITTED_WITHIN, self._expel_unknown)
 
-    @property
-    def principal(self) -> Principal:
-        return self.identity.principal
-
-    def _end_if_unknown(self) -> None:
+    def _expel_unknown(self) -> None:
         if not self.session.is_in:
             self.expel("it did not say who it is")
 
     # -- reading
 
-    def read(self, text: str | bytes) -> Request | dict[str, Any] | None:
-        """Return what one frame asks for, or the reply to it where that is known at once."""
-        limits = self.server.executor.core.limits
+    def read(self, text: str | bytes | None) -> Request | dict[str, Any] | None:
+        """Return what one frame asks for, or the reply to it where that is known at once.
+
+        None stands for a line that was too long to be kept.
+        """
+        if text is None:
+            return self._refuse(unreadable("this line is too long"))
+        limits = self.core.limits
         try:
             value = read_text(text, limits)
         except PostroomError as broken:
-            return self.refuse(unsound(text, broken, limits))
+            return self._refuse(unsound(text, broken, limits))
         # Answers are never held back: the call that is being settled may wait for one.
         if self._unsettled and not is_answer(value):
             return Later([], value=value)
@@ -125,12 +130,14 @@ class MapConnection:
         if isinstance(received, Step):
             return Request([received])
         if isinstance(received, Answer):
-            self.agents.receive_pong(received.id)
+            self._receive_pong(received.id)
             self.peer.receive_answer(received)
             return None
-        return received if received is None or _is_ping(value) else self.refuse(received)
+        # `map/ping` is answered like an unknown method, and must not count as misuse.
+        is_ping = isinstance(value, dict) and value.get("method") == PING
+        return received if received is None or is_ping else self._refuse(received)
 
-    def refuse(self, reply: dict[str, Any]) -> dict[str, Any]:
+    def _refuse(self, reply: dict[str, Any]) -> dict[str, Any]:
         """Log a refusal, and end the connection after MOST_JUNK frames that are no messages."""
         self.server.misuse.refusal(reply["error"])
         if reply["id"] is None:
@@ -157,57 +164,52 @@ class MapConnection:
                 return self._settle(step)
             if self.peer.handles(step):
                 return asyncio.ensure_future(self.peer.answer(step))
-            self._check_anonymous(step)
+            caller = self._caller_of(step)
         except PostroomError as refused:
             return replied(step.refuse(refused) or None)
-        caller, step = self._caller_of(step)
         reply = caller.carry_out(Request([step]))
         if step.request.declaration().writes and step.name in MAP:
             reply.add_done_callback(partial(self._after_call, step))
         return reply
 
-    def _check_anonymous(self, step: Step) -> None:
-        """Refuse an anonymous client without agents that speaks under a name of others.
-
-        That is any name but its own, and its own while an agent of that name is on another connection.
-        """
-        request, participant = step.request, self.identity.participant
-        speaks = request.whose or step.name.startswith(PREFIX)
-        if not self.identity.is_anonymous or self.session.agents or not speaks:
-            return
-        named = request.named()
-        if named not in (None, participant) or self.server.connection_of(participant) is not None:
-            text = f"{str(named or participant)[:128]!a} is no agent of this connection"
-            raise NotAllowed(text, field=request.whose, hint="register it, or show a token")
-
-    def _caller_of(self, step: Step) -> tuple[Caller, Step]:
+    def _caller_of(self, step: Step) -> Caller:
         """Return the caller that carries out a step: that of the calling agent, else the connection's own.
 
-        A client without agents writes letters and opens conversations under its own name.
+        A client without agents writes letters and opens conversations under its own name. An anonymous one may
+        speak under no other name, and not under its own while an agent of that name is on another connection.
         """
-        speaker, name = self.session.speaker(step), step.name
-        speaks = name == SEND or name.startswith(PREFIX)
-        if speaker is None and self.session.agents and (speaks or self.principal.heeds_seals):
-            speaker = self.session.agents[0]  # it is then refused, where the step names an agent of another
-        if speaker is not None:
-            return self.agents.callers[speaker], step
-        if self.principal.agent is None and not self.session.agents:
-            if name == SEND and step.request.named() is None:
-                name_agent(step.request, self.identity.participant)
-                return self._own_caller(), step
-            if name.startswith(PREFIX):
-                self._client = self._client or self.caller_for(self.identity.participant)
-                return self._client, step
-        return self._own_caller(), step
+        request, agents = step.request, self.session.agents
+        named, is_mail, is_send = request.named(), step.name.startswith(PREFIX), step.name == SEND
+        if agents:
+            speaker = self.session.speaker(step)
+            if speaker is None and (is_send or is_mail or self.principal.heeds_seals):
+                speaker = agents[0]  # it is then refused: the step names an agent of another
+            return self._callers[speaker] if speaker is not None else self._own_caller()
+        if self.is_anonymous and (request.whose or is_mail):
+            is_free = self.server.connection_of(self.participant) is None
+            if named not in (None, self.participant) or not is_free:
+                text = f"{str(named or self.participant)[:128]!a} is no agent of this connection"
+                raise NotAllowed(text, field=request.whose, hint="register it, or show a token")
+        if self.principal.agent is None:
+            if is_send and named is None:
+                name_agent(request, self.participant)
+            elif is_mail:
+                return self._caller_named(self.participant)
+        return self._own_caller()
 
     def _own_caller(self) -> Caller:
         assert self._opener is not None  # noqa: S101 - the session lets nothing pass before
         return self._opener
 
-    def caller_for(self, agent: str) -> Caller:
-        """Return a caller that acts as this agent, with the rights of the connection."""
+    def _caller_for(self, agent: str) -> Caller:
+        """Return a new caller that acts as this agent, with the rights of the connection."""
         principal = acting_as(self.principal, agent)
-        return Caller(self.server.executor, self.server.broker, push=self.transport.push, principal=principal)
+        return Caller(self.server.executor, self.server.broker, push=self.push, principal=principal)
+
+    def _caller_named(self, agent: str) -> Caller:
+        if agent not in self._named:
+            self._named[agent] = self._caller_for(agent)
+        return self._named[agent]
 
     def _after_call(self, step: Step, done: asyncio.Future[Any]) -> None:
         """Tell the connection that has the agent, and the subscribers, of a call that was carried out."""
@@ -216,12 +218,12 @@ class MapConnection:
         if not isinstance(result, dict):
             return
         agent = result.get("agent")
-        holder = self.server.connection_of(agent["id"]) if isinstance(agent, dict) else None
-        if holder is not None and isinstance(agent, dict):
+        if agent is not None and (holder := self.server.connection_of(agent["id"])) is not None:
             if step.name == UNREGISTER:
-                holder.agents.drop(agent["id"])
+                holder.forget(agent["id"])
+                holder.remember()
             else:
-                holder.agents.pause(agent["id"], agent["state"])
+                holder.pause(agent["id"], agent["state"])
         self.server.events.after_call(step.request, result)
 
     def _settle(self, step: Step) -> asyncio.Future[dict[str, Any] | None]:
@@ -234,14 +236,16 @@ class MapConnection:
         return answer
 
     async def _answer(self, step: Step) -> dict[str, Any] | None:
+        request = step.request
         try:
-            if isinstance(step.request, Register):
-                result = await self._register(step.request)
-            elif isinstance(step.request, Spawn):
-                result = await self.agents.spawn(step.request)
+            if isinstance(request, Register):
+                peer = self.peer.registering_peer(request)
+                result = await (self._register(request) if peer is None else self.peer.register(peer, request))
+            elif isinstance(request, Spawn):
+                result = await self._spawn(request)
             else:
-                assert isinstance(step.request, SessionVerb)  # noqa: S101 - see `carry_out`
-                result = step.request.serve(self)
+                assert isinstance(request, SessionVerb)  # noqa: S101 - see `carry_out`
+                result = request.serve(self)
                 if asyncio.iscoroutine(result):
                     result = await result
             return step.answer(result) or None
@@ -250,36 +254,70 @@ class MapConnection:
                 self.server.misuse.refusal(map_error(refused))
             return step.refuse(refused) or None
 
-    async def _register(self, request: Register) -> dict[str, Any]:
-        peer = self.peer.registering_peer(request)
-        return await (self.agents.register(request) if peer is None else self.peer.register(peer, request))
+    # -- who it is
 
-    # -- for the methods of the connection (`connection_methods`)
+    @property
+    def is_known(self) -> bool:
+        return self._principal is not None
+
+    @property
+    def principal(self) -> Principal:
+        if self._principal is None:
+            raise NotAllowed("Authentication required", field="auth")
+        return self._principal
 
     def prove(self, params: dict[str, Any]) -> Principal:
+        """Accept the credentials in `params`, or count a wrong try and raise NotAllowed."""
         try:
-            return self.identity.prove(params)
-        except NotAllowed:
+            self._principal = principal_of(self.core, params, is_open=self.server.is_open)
+        except NotAllowed as refused:
+            # Many clients ignore this reply and read the refusal of their next call, so that repeats the reason.
+            self.session.refused = refused.message
+            self.count_failure()
             if self.is_gateway:
                 self.peer.log_refusal()
             raise
+        self.is_anonymous = self._principal.heeds_seals
+        return self._principal
 
-    def admit(self, name: Any) -> None:
-        """Let the connection in, under the name that it gives itself."""
-        self.session.step("admit")
-        self.identity.take_name(name)
-        executor, broker = self.server.executor, self.server.broker
-        self._opener = Caller(
-            executor, broker, push=self.transport.push, expel=self.expel, principal=self.principal
-        )
+    def same_principal(self, params: dict[str, Any]) -> Principal:
+        """Return the principal of another token of the same agent or, for an operator, of an operator."""
+        try:
+            principal = principal_of(self.core, params, is_open=self.server.is_open)
+        except NotAllowed:
+            self.count_failure()
+            raise
+        # A connection stays who it is: its agents and subscriptions were granted to that principal (G8).
+        if (principal.agent, principal.operator) != (self.principal.agent, self.principal.operator):
+            self.count_failure()
+            raise NotAllowed("this token is somebody else's", field="token")
+        return principal
+
+    def count_failure(self) -> None:
+        self._tries += 1
+        if self._tries >= MOST_TRIES:
+            self.server.misuse.ended(f"it showed {MOST_TRIES} credentials that are none")
+            self._close_code = POLICY
+
+    def become_peer(self, system: str) -> None:
+        """Act for another system, which has proven itself."""
+        self._principal = Principal(f"peer:{system}", scopes=frozenset())
 
     def become(self, principal: Principal) -> None:
         """Act with another token of the same principal."""
+        self._principal = principal
         if self._opener is not None:
             self._opener.become(principal)
-        for agent, caller in [*self.agents.callers.items(), *self._subscribers.items()]:
+        for agent, caller in [*self._callers.items(), *self._named.items()]:
             # Also the subscriptions: with the old token revoked they would end.
             caller.become(acting_as(principal, agent))
+
+    def admit(self, name: str | None) -> None:
+        """Let the connection in, under the agent's name of its token, else under the name that it gives itself."""
+        self.session.step("admit")
+        self.participant = self.principal.agent or cleaned(name or "") or self.session.id
+        executor, broker = self.server.executor, self.server.broker
+        self._opener = Caller(executor, broker, push=self.push, expel=self.expel, principal=self.principal)
 
     def challenge(self) -> dict[str, Any]:
         self.session.step("challenge")
@@ -294,12 +332,12 @@ class MapConnection:
         return {
             "protocolVersion": VERSION,
             "sessionId": self.session.id,
-            "participantId": self.identity.participant,
+            "participantId": self.participant,
             "capabilities": {
                 "observation": {"canObserve": True, "canQuery": True},
                 "messaging": {"canSend": True, "canReceive": True, "canBroadcast": True},
                 "mail": {"enabled": True},
-                "delivery": {"acks": self.agents.acknowledges},
+                "delivery": {"acks": self.acknowledges},
             },
             "systemInfo": self._system_info(),
             "reconnected": bool(reclaimed),
@@ -318,36 +356,184 @@ class MapConnection:
         self.server.remember(self._resume_token, self.principal, self.session.agents)
         return self._resume_token
 
+    # -- its agents
+
+    async def reclaim(self, token: str | None) -> list[dict[str, Any]]:
+        """Register the agents of an earlier connection again, as far as their names are free."""
+        names = self.server.recall(token, self.principal) if token is not None else ()
+        self._reclaimed = frozenset(names)
+        reclaimed = []
+        for agent in names:
+            try:
+                reclaimed.append((await self._add(Register(agent_id=agent)))["agent"])
+            except PostroomError as refused:
+                log.info("%s does not come back with its connection: %s", agent, refused)
+        self._reclaimed = frozenset(one["id"] for one in reclaimed)
+        return reclaimed
+
+    async def _register(self, request: Register) -> dict[str, Any]:
+        if request.agent_id not in self._reclaimed:
+            request.agent_id = agent_id(self.core, self.principal, request)
+        return await self._add(request)
+
+    async def _spawn(self, request: Spawn) -> dict[str, Any]:
+        """Register a child of an agent of this connection, and send it its first message."""
+        parent, first = request.parent, request.initial_message
+        if parent not in self.session.agents:
+            raise NotAllowed(f"{parent[:128]!a} is no agent of this connection", field="parent")
+        request.agent_id = child_id(self.core, self.principal, parent, request)
+        result = await self._add(request)
+        if first is None:
+            return result
+        fields = first if isinstance(first, dict) and "payload" in first else {"payload": first}
+        message = {word: fields[word] for word in ("payload", "meta") if word in fields}
+        to = {"agent": request.agent_id}
+        reply: Any = self.session.receive(map_request(0, SEND, to=to, **{"from": parent}, **message))
+        if isinstance(reply, Step):  # else the refusal of a malformed `meta`
+            reply = await self._callers[parent].carry_out(Request([reply]))
+        sent = {"messageId": reply["result"]["messageId"]} if "result" in reply else {"error": reply["error"]}
+        return result | sent
+
+    async def _add(self, request: Register | Spawn) -> dict[str, Any]:
+        """Write the card of an agent, take it from the connection that had it, and begin to deliver its mail."""
+        name = request.agent_id or ""  # never empty here
+        request.owner = self.participant
+        if self.is_anonymous and name not in self._reclaimed:
+            self.server.check_not_away(name)
+        # Reserved before the card is written: two connections that register one name at once must not both get
+        # it.
+        self.server.reserve(name, self, is_proven=self._is_same_agent(name))
+        was_here = name in self.session.agents
+        try:
+            if not was_here:
+                self.session.take(name)
+                self._callers[name] = self._caller_for(name)
+            result: dict[str, Any] = await self._callers[name].make(request)
+        except PostroomError:
+            if not was_here:
+                self.forget(name)
+            raise
+        if name not in self.session.agents:  # another connection took it meanwhile, or this one has ended
+            raise NotAllowed(f"{name!r} is not on this connection any more", field="agent_id")
+        if self.server.connection_of(name) is None:
+            # The connection that had it ended meanwhile, and recorded that the agent is away.
+            self.server.beat(name, self.principal_of(name))
+        self.server.take(name, self)
+        self.remember()
+        if name not in self._deliveries:
+            self._deliveries[name] = AgentDelivery(
+                self.server.executor,
+                partial(self.principal_of, name),
+                name,
+                partial(self._push_message, name),
+                lambda found: self.server.events.delivered(found.message, name),
+            )
+        self.pause(name, result["agent"]["state"])
+        self.server.events.after_call(request, result)
+        return result
+
+    def _is_same_agent(self, name: str) -> bool:
+        """Return whether this connection proves to be the agent that another one has.
+
+        The proof is its resume token, the agent's own token or, for a child, the token that the other connection
+        has shown.
+        """
+        if name in self._reclaimed or self.principal.agent == name:
+            return True
+        holder, mine = self.server.connection_of(name), self.principal.agent
+        return holder is not None and mine is not None and holder.principal.agent == mine
+
+    def principal_of(self, agent: str) -> Principal:
+        return self._callers[agent].principal
+
+    def lose(self, agent: str) -> None:
+        """Give an agent up to another connection; a connection without any other agent is ended."""
+        self.forget(agent)
+        if not self.session.agents:
+            self.expel("replaced by another connection")
+
+    def forget(self, agent: str) -> None:
+        """Forget an agent, whose mail is not pushed here any more."""
+        for part in (self._deliveries.pop(agent, None), self._callers.pop(agent, None)):
+            if part is not None:
+                part.close()
+        self.server.release(agent, self)
+        self.session.drop(agent)
+
+    # -- the mail of its agents
+
+    def pause(self, agent: str, state: str) -> None:
+        """Stop or resume the delivery of an agent's mail, by the state it is in now."""
+        if agent in self._deliveries:
+            self._deliveries[agent].pause(is_paused=state in PAUSED)
+
+    def _push_message(self, agent: str, notice: dict[str, Any]) -> int:
+        """Push a message and a ping behind it; return the message's number, or 0 if there is no room.
+
+        Each message has a ping of its own, so that a client that is cut off in the middle has received the first.
+        The answer to the ping is the receipt of the message, for clients that do not send `map/message.ack`.
+        """
+        # A message to a scope comes once for each agent in it: the client has to know which of them is meant.
+        if len(self.session.agents) > 1:
+            notice["params"]["message"]["_meta"] = {"postroom": {"for": agent}}
+        if not self.push(notice):
+            return 0
+        self.sent_count += 1
+        self._push_ping()
+        return self.sent_count
+
+    def _push_ping(self) -> None:
+        """Push the ping whose answer is the receipt of all messages so far, if there is room."""
+        if not self.acknowledges and self.push(map_request(f"{_PING_ID}{self.sent_count}", PING)):
+            self._pinged_up_to = self.sent_count
+
+    def _receive_pong(self, id: Any) -> None:
+        """Take the answer to one of our pings as the receipt of the messages before it."""
+        digits = id.removeprefix(_PING_ID) if isinstance(id, str) and id.startswith(_PING_ID) else ""
+        # The client writes this id. `int` accepts other digits too, and takes long for very long texts.
+        if digits.isascii() and digits.isdecimal() and len(digits) <= 18:
+            self.answers_pings = True
+            self.received_up_to(int(digits))
+
+    def received_up_to(self, number: int) -> None:
+        """Settle all messages up to this number, unless the client acknowledges messages itself."""
+        if not self.acknowledges:
+            for delivery in list(self._deliveries.values()):
+                delivery.received_up_to(number)
+
+    def acknowledge(self, ids: list[str]) -> list[str]:
+        """Settle these messages; return those that were waiting for a receipt."""
+        return [id for one in self._deliveries.values() for id in one.received(ids)]
+
+    # -- its subscriptions
+
     def subscriptions_of(self, who: Principal) -> int:
         return sum(caller.subscriptions for caller in self.callers() if caller.principal == who)
 
     def mailbox_of_client(self) -> dict[str, str]:
         """Return the mailbox of a client without agents: it gets no mail, but events of letters to its name."""
-        participant = self.identity.participant
-        gets_mail = self.session.agents or self.server.connection_of(participant) is not None
-        return {} if gets_mail else {MAILBOX: participant}
+        gets_mail = self.session.agents or self.server.connection_of(self.participant) is not None
+        return {} if gets_mail else {MAILBOX: self.participant}
 
     def subscriber(self) -> Caller:
         """Return the caller that subscribes: the first agent of the connection, or the connection itself."""
-        if not self.session.agents:
-            return self._own_caller()
-        agent = self.session.agents[0]
-        if agent not in self._subscribers:
-            self._subscribers[agent] = self.caller_for(agent)
-        return self._subscribers[agent]
+        return self._caller_named(self.session.agents[0]) if self.session.agents else self._own_caller()
 
     def callers(self) -> list[Caller]:
         opener = [self._opener] if self._opener is not None else []
-        return [*self.agents.callers.values(), *self._subscribers.values(), *opener]
+        return [*self._callers.values(), *self._named.values(), *opener]
 
     # -- from the transport
 
     def resume(self) -> None:
-        """Go on: the transport has room for more."""
+        """Go on: the transport has room for more. First goes the ping that found none."""
+        if self._pinged_up_to < self.sent_count:
+            self._push_ping()
         self.peer.resume()
         for caller in self.callers():
             caller.resume()
-        self.agents.resume()
+        for delivery in self._deliveries.values():
+            delivery.wake()
 
     def replies_sent(self) -> None:
         """Note that all replies so far were written."""
@@ -355,23 +541,31 @@ class MapConnection:
             caller.replies_sent()
         if self._close_code:
             reason = "" if self._close_code == GOODBYE else "too many wrong tokens"
-            self.transport.end(self._close_code, reason, at_once=False)
+            self._end(self._close_code, reason, at_once=False)
 
     # -- the end
 
-    def end_after_replies(self, code: int = GOODBYE) -> None:
-        self._close_code = code
+    def end_after_replies(self) -> None:
+        self._close_code = GOODBYE
 
     def expel(self, why: str = "token revoked") -> None:
-        """End the connection at once, and log why."""
-        self.server.misuse.ended(why, self.identity.token_owner)
-        self.transport.end(POLICY, why, at_once=True)
+        """End the connection at once, and log why, with the agent whose token it has shown."""
+        principal = self._principal
+        owner = principal.agent if principal is not None and principal.token is not None else None
+        self.server.misuse.ended(why, owner)
+        self._end(POLICY, why, at_once=True)
 
     def part(self) -> None:
         """End what the connection is for: it is no peer any more, and its agents are away."""
         self.peer.close()
-        self.agents.leave()
+        for agent in list(self.session.agents):
+            if self.server.connection_of(agent) is self:  # and not only reserved by this connection
+                self.server.mark_away(agent, self.principal_of(agent))
+            self.forget(agent)
         self.session.step("close")
+
+    def give_up(self) -> None:
+        """Do nothing: messages without a receipt stay unread, which `close` sees to."""
 
     def close(self) -> None:
         """Clean up after the connection has ended. Mail that its agents have not received stays unread."""
@@ -382,9 +576,4 @@ class MapConnection:
         self.part()
         for caller in self.callers():
             caller.close()
-        self.server.remove(self)
-
-
-def _is_ping(value: Any) -> bool:
-    """Return whether it is `map/ping`, which is answered like an unknown method and must not count as misuse."""
-    return isinstance(value, dict) and value.get("method") == PING
+        self.server.connections.discard(self)

@@ -13,7 +13,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ..federation.connection import is_near
-from ..model.codec import encode
 from ..server.http import PING
 from ..server.http_connection import CONNECTION
 from ..server.websocket import WebSocketConnection, run_until_closed
@@ -40,12 +39,15 @@ class MapFrames(WebSocketConnection):
     ) -> None:
         self._map_server = map_server
         self._certificate: str = scope["state"][CONNECTION].certificate
-        self._is_near = is_near(f"ws://{_host(scope)}")
-        self._pinged = 0  # the last message that has a ping behind it
+        host = (scope.get("client") or ("",))[0]
+        self._is_near = is_near(f"ws://[{host}]" if ":" in host else f"ws://{host}")
+        self._written = 0  # the last message that was written
         super().__init__(app, principal, scope, send)
 
     def _open_caller(self, principal: Principal | None) -> FrameCaller:
-        self._conn = MapConnection(self._map_server, self, principal, self._certificate, is_near=self._is_near)
+        self._conn = MapConnection(
+            self._map_server, self.push, self._end, principal, self._certificate, is_near=self._is_near
+        )
         return self._conn
 
     def _parse(self, text: str) -> Request | dict[str, Any] | None:
@@ -55,7 +57,7 @@ class MapFrames(WebSocketConnection):
         if code in _BAD_FRAMES:
             self._map_server.misuse.bad_frames(_BAD_FRAMES[code])
 
-    def end(self, code: int, reason: str = "", *, at_once: bool) -> None:
+    def _end(self, code: int, reason: str, *, at_once: bool) -> None:
         self.code, self.reason = code, reason
         if at_once:
             self._outbox.drop()
@@ -65,33 +67,20 @@ class MapFrames(WebSocketConnection):
     # -- receipts
 
     def _sent_mark(self) -> int:
-        return self._conn.agents.sent_count
+        return self._conn.sent_count
 
     def _on_written(self, number: int) -> None:
-        """Send pings behind the messages up to this number, which were just written."""
-        if number <= self._pinged:
-            return
-        self._pinged = number
-        ping = self._conn.agents.ping(number)
-        if ping is None or self._outbox.is_closed:
-            return
-        if self._conn.agents.pinged_up_to < number:  # there was no room for `map/ping` behind the message
-            self._outbox.add(encode(ping))
-        if not self._conn.agents.answers_pings:
+        conn = self._conn
+        if number > self._written and not (conn.answers_pings or conn.acknowledges):
+            self._written = number
             asyncio.get_running_loop().call_later(MUTE_AFTER, self._believe, number)
 
     def _believe(self, number: int) -> None:
-        """Take a message as received by a client that answers no `map/ping`: it is connected still, so it has sent
-        the pong to a ping that was written behind the message.
+        """Take messages as received by a client that answers no `map/ping`: it is connected still, so it has sent
+        the pong to a ping that was written behind them.
         """
-        if not (self._outbox.is_closed or self._conn.agents.answers_pings):
-            self._conn.agents.received_up_to(number)
-
-
-def _host(scope: Scope) -> str:
-    """Return the host that the connection comes from, as it is written in a URL."""
-    host = (scope.get("client") or ("",))[0]
-    return f"[{host}]" if ":" in host else host
+        if not (self._outbox.is_closed or self._conn.answers_pings):
+            self._conn.received_up_to(number)
 
 
 async def serve_map(

@@ -21,9 +21,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core import peers as core_peers
-from ..core.authorize import Principal
 from ..errors import NotAllowed, PostroomError
-from ..federation.connection import ConnectionLost
+from ..federation.connection import ConnectionLost, RpcConnection
 from ..federation.dialler import AgentInboxConnection
 from ..formats.federation import decode_send
 from ..formats.inbox import present
@@ -73,49 +72,49 @@ class PeerLink:
         self._peer: Peer | None = None
         self._session: PeerSession | None = None
         self._claimed_name = ""  # the system name that it gave in `map/connect`
-        self._is_closed = False
+        self._is_closed = False  # has its part in federation ended?
         self._uses_dots = False  # does it spell methods as agentic-mesh does? Then so do we
         self._has_room = asyncio.Event()
         self._turn = asyncio.Lock()  # messages to it keep their order
 
     @property
-    def _registers_as_agent(self) -> bool:
+    def _is_inbox(self) -> bool:
+        """Whether it is agent-inbox, which registers as an agent does."""
         return self._peer is not None and not self._conn.is_gateway
 
     # -- who it is
 
-    def recognise(self, name: Any, auth: dict[str, Any]) -> bool:
+    def recognise(self, name: str, auth: dict[str, Any]) -> bool:
         """Find out whether `map/connect` comes from a peer, and remember which."""
-        if self._recognise_gateway(name, auth):
-            return True
-        if self._server.is_open or auth.get("method", NONE) != NONE:
-            return False  # then it is admitted or refused like everybody else
-        peer = self._local_peer(name)
-        if peer is not None:
-            self._become(peer)
-        return peer is not None
+        if self._conn.is_gateway:
+            found = self._proven_gateway(name, auth)
+        elif self._server.is_open or auth.get("method", NONE) != NONE:
+            found = None  # it is admitted or refused like everybody else
+        else:
+            found = self._local_peer(name)
+        if found is not None:
+            self._become(found)
+        return found is not None
 
-    def _recognise_gateway(self, name: Any, auth: dict[str, Any]) -> bool:
+    def _proven_gateway(self, name: str, auth: dict[str, Any]) -> Peer | None:
         """Try the peer of this name; where there is none, every peer that proves itself by a token."""
-        if self._server.exchange is None or not self._conn.is_gateway:
-            return False
-        self._claimed_name = name if isinstance(name, str) else ""
+        if self._server.exchange is None:
+            return None
+        self._claimed_name = name
         peers = core_peers.all_peers(self.core).values()
-        named = [one for one in peers if isinstance(name, str) and same_name(one.system, name)]
+        named = [one for one in peers if same_name(one.system, name)]
         # Gateways of the SDK send the name of the system they call, not their own: then the token identifies them.
         for one in named or [one for one in peers if one.auth in {"bearer", "api-key"}]:
             try:
-                self._become(self._proven(one.system, auth, self._certificate if named else ""))
+                return self._proven(one.system, auth, self._certificate if named else "")
             except NotAllowed as refused:
                 if refused.field == "certificate":
                     log.warning("a connection of %s is refused: %s", one.system, refused)
-                continue
-            return True
-        return False
+        return None
 
-    def _local_peer(self, name: Any) -> Peer | None:
+    def _local_peer(self, name: str | None) -> Peer | None:
         """Return the peer of this name, if it is on this machine and need not prove itself."""
-        if self._server.exchange is None or self._conn.is_gateway or not isinstance(name, str):
+        if self._server.exchange is None or self._conn.is_gateway or name is None:
             return None
         try:
             return self._proven(name[:LONGEST], {}, "")
@@ -125,7 +124,7 @@ class PeerLink:
     def _become(self, peer: Peer) -> None:
         self._peer = peer
         if not self._conn.session.is_in:
-            self._conn.identity.become(Principal(f"peer:{peer.system}", scopes=frozenset()))
+            self._conn.become_peer(peer.system)
 
     def _proven(self, system: str, auth: dict[str, Any], certificate: str) -> Peer:
         credential = next((auth[word] for word in ("credential", "credentials", "token") if auth.get(word)), None)
@@ -151,57 +150,42 @@ class PeerLink:
 
     async def connect(self, params: dict[str, Any]) -> dict[str, Any]:
         """Carry out `map/federation/connect`."""
-        exchange = self._exchange()
+        if self._server.exchange is None:
+            raise NotAllowed("this post room speaks with no other", field="auth")
+        if self._conn.session.is_in and not self._conn.is_gateway:
+            raise NotAllowed("only a gateway speaks for a system", field="auth", hint="participantType: gateway")
         try:
             peer = self._connecting_peer(params)
         except NotAllowed as refused:
-            self._conn.identity.count_failure()
+            self._conn.count_failure()
             self.log_refusal(params["system_id"], refused.message if self._peer is not None else "")
             raise
         self._become(peer)
         if not self._conn.session.is_in:
             self._conn.admit(peer.system)
-        self.close()
-        self._is_closed = False
-        result, session = await exchange.accept(peer, params, self._send, self._end)
-        if self._is_closed:  # the connection was cut meanwhile
-            session.close()
-        else:
-            self._session = session
+        result = await self._join(self._server.exchange, peer, params)
         return result | {"sessionId": self._conn.session.id}
 
-    def _exchange(self) -> Exchange:
-        if self._server.exchange is None:
-            raise NotAllowed("this post room speaks with no other", field="auth")
-        if self._conn.session.is_in and not self._conn.is_gateway:
-            raise NotAllowed("only a gateway speaks for a system", field="auth", hint="participantType: gateway")
-        return self._server.exchange
-
     def _connecting_peer(self, params: dict[str, Any]) -> Peer:
-        system, auth = params["system_id"][:LONGEST], params.get("auth") or {}
-        if self._peer is None:
+        system, auth, proven = params["system_id"][:LONGEST], params.get("auth") or {}, self._peer
+        if proven is None:
             return self._proven(system, auth, self._certificate)
         # Gateways of the SDK give the name of the system that they call.
-        names = (self._peer.system, self._server.system)
-        if not any(same_name(system, name) for name in names):
-            text = f"this connection is {self._peer.system!r}'s and not {system!a}'s"
+        if not any(same_name(system, name) for name in (proven.system, self._server.system)):
+            text = f"this connection is {proven.system!r}'s and not {system!a}'s"
             raise NotAllowed(text, field="systemId", hint="each system shows a token of its own")
-        return self._still_trusted(self._peer)
-
-    def _still_trusted(self, proven: Peer) -> Peer:
-        """Return the peer as it is now: since its proof it may have been removed, or be asked for another one."""
         peer = core_peers.peer(self.core, proven.system)
-        # Between `map/connect` and this call the operator may have withdrawn the trust.
+        # Between `map/connect` and this call the operator may have withdrawn the trust, or want another proof.
         if peer is None or not peer.trusted or _proof_of(peer) != _proof_of(proven):
             raise NotAllowed(f"the system {proven.system!r} has to prove again that it is a peer", field="auth")
         return peer
 
     def registering_peer(self, request: Register) -> Peer | None:
         """Return the peer that agent-inbox registers as; None: an agent registers."""
-        has_no_token = self._conn.principal.heeds_seals or self._registers_as_agent
+        has_no_token = self._conn.principal.heeds_seals or self._is_inbox
         is_gateway = request.role == GATEWAY and has_no_token and not self._conn.session.agents
         peer = self._local_peer(request.name) if is_gateway else None
-        if self._registers_as_agent and peer is None:
+        if self._is_inbox and peer is None:
             text = "a system without a token registers itself, as a gateway, and no other agent"
             raise NotAllowed(text, field="role", hint="role: gateway, under the name of the system")
         return peer
@@ -210,11 +194,25 @@ class PeerLink:
         """Let agent-inbox join the federation. It is no agent: nothing of it is in the directory."""
         assert self._server.exchange is not None  # noqa: S101 - from `registering_peer`
         self._become(peer)
-        self.close()
-        _, self._session = await self._server.exchange.accept(
-            peer, {}, self._send, self._end, AgentInboxConnection
-        )
+        await self._join(self._server.exchange, peer, {}, AgentInboxConnection)
         return {"agent": _agent_record(peer, request.scopes)}
+
+    async def _join(
+        self,
+        exchange: Exchange,
+        peer: Peer,
+        params: dict[str, Any],
+        rpc_type: type[RpcConnection] = RpcConnection,
+    ) -> dict[str, Any]:
+        """Begin federation with the peer, in place of an earlier session; return the answer to its call."""
+        self.close()
+        self._is_closed = False
+        result, session = await exchange.accept(peer, params, self._send, self._end, rpc_type)
+        if self._is_closed:  # the connection was cut meanwhile
+            session.close()
+        else:
+            self._session = session
+        return result
 
     # -- its calls
 
@@ -223,33 +221,31 @@ class PeerLink:
         name = step.name
         if name == MEET:
             self._uses_dots = step.call.method != MEET
-        is_inbox_call = self._registers_as_agent and name in _INBOX_METHODS | {REGISTER}
+        is_inbox_call = self._is_inbox and name in {*_INBOX_METHODS, REGISTER}
         if self._peer is not None and name not in _PEER_METHODS and not is_inbox_call:
             raise NotAllowed(f"a system may not say {name}", field="method")
 
     def handles(self, step: Step) -> bool:
         """Return whether this call is one of federation."""
-        name = step.name
-        return name in FEDERATION or (self._registers_as_agent and name in _INBOX_METHODS)
+        return step.name in FEDERATION or (self._is_inbox and step.name in _INBOX_METHODS)
 
     async def answer(self, step: Step) -> dict[str, Any] | None:
         """Carry out a call of federation and return its reply."""
         try:
-            if self._session is None:
+            session = self._session
+            if session is None:
                 hint = "map/federation/connect comes first, as a gateway"
                 raise NotAllowed("only a system that is a peer may say this", field="auth", hint=hint)
-            return step.answer(await self._result(self._session, step)) or None
+            if step.name == SEND:
+                result = await self._accept_message(session, step.params)
+            elif step.name == UNREGISTER:
+                self.close()
+                result = {"success": True, "agent": _agent_record(session.peer)}
+            else:
+                result = await session.handler.call(step.name, step.params)
+            return step.answer(result) or None
         except PostroomError as refused:
             return step.refuse(refused) or None
-
-    async def _result(self, session: PeerSession, step: Step) -> dict[str, Any]:
-        name = step.name
-        if self._registers_as_agent and name == SEND:
-            return await self._accept_message(session, step.params)
-        if self._registers_as_agent and name == UNREGISTER:
-            self.close()
-            return {"success": True, "agent": _agent_record(session.peer)}
-        return await session.handler.call(name, step.params)
 
     async def _accept_message(self, session: PeerSession, params: dict[str, Any]) -> dict[str, Any]:
         """Route a message of agent-inbox; where it is refused for good, its sender gets a letter that says so."""
@@ -276,7 +272,7 @@ class PeerLink:
             params = {**params, "method": dotted(params["method"])}
         async with self._turn:
             # The transport is full: wait for room instead of piling up letters in memory (threat 7).
-            while not self._conn.transport.push(params):
+            while not self._conn.push(params):
                 if self._is_closed:
                     raise ConnectionLost("the connection was cut")
                 self._has_room.clear()

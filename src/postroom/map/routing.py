@@ -42,7 +42,7 @@ from ..model.record import CARD, MAP_LINK, MEMBER
 from ..server.events import LoadedChanges, check_filter, events, wanted
 from ..server.requests import ForeignVerb, Milliseconds, time_of
 from ..store.protocol import first_sent, known_names, spelling_of
-from .method import FILTER, LIMIT, JsonObject, map_method
+from .methods import FILTER, LIMIT, JsonObject, map_method
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

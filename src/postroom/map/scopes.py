@@ -17,7 +17,7 @@ from ..formats.map import agent_record, cleaned, scope_record
 from ..model.names import check_scope
 from ..model.record import MEMBER
 from ..server.requests import ForeignVerb
-from .method import FILTER, KEPT_AS_GIVEN, METADATA, AgentVerb, JsonObject, PagedVerb, map_method
+from .methods import FILTER, KEPT_AS_GIVEN, METADATA, AgentVerb, JsonObject, PagedVerb, map_method
 
 if TYPE_CHECKING:
     from ..core.authorize import Principal

@@ -12,15 +12,20 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from .. import __version__
 from ..core import agents as core_agents
 from ..core import peers
+from ..core.authorize import SOCKET
 from ..core.presentation import one_line
 from ..core.verb import parameters, perform, snake
 from ..errors import NameTaken, QuotaFull
+from ..formats.map import CONNECT, MEET, spellings
 from .agents import BEAT_EVERY, mark_away
-from .subscriptions import AgentEvents, StateWatcher
-from .table import MAP
+from .connection import MapConnection
+from .events import AgentEvents
+from .session import MAP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -32,14 +37,14 @@ if TYPE_CHECKING:
     from ..server.http import Receive, Scope, Send
     from ..server.http_app import HttpApp
     from ..server.unix_socket import Connection
-    from .connection import MapConnection
-    from .lines import MapLines
 
 
 log = logging.getLogger("postroom")
 AGAIN = 3600.0  # seconds after which the same kind of misuse is logged once more
 LONGEST = 200  # characters of an example
 _REFUSED = "a MAP connection does what is refused"
+_OPENING = frozenset({CONNECT, *spellings(MEET)})  # methods with which a connection in lines begins to speak MAP
+_OPENING_BYTES = tuple(word.encode() for word in _OPENING)
 _FIELDS = frozenset(name for cls in MAP.values() for name in parameters(cls))
 
 
@@ -112,7 +117,6 @@ class MapServer:
         self.broker = broker
         self.is_open = is_open
         self.events = AgentEvents(executor, broker)
-        self._state_watcher = StateWatcher(executor, broker, self.events)
         self.exchange: Exchange | None = None  # federation; None: it is off
         self.version = __version__
         self.connections: set[MapConnection] = set()
@@ -130,12 +134,30 @@ class MapServer:
         """The name of the room that clients get."""
         return peers.announced(self.executor.core)
 
-    def speak_lines(self, connection: Connection, line: bytes | None) -> MapLines | None:
-        """Return a MAP speaker for a connection at the Unix socket, if its first line asks for MAP."""
-        from .lines import MapLines, opening_params  # noqa: PLC0415 - it imports this module
+    def speak_lines(self, connection: Connection, line: bytes | None) -> MapConnection | None:
+        """Return the MAP connection of a caller at the Unix socket whose first line opens MAP; else None.
 
-        params = opening_params(line)
-        return None if params is None else MapLines(connection, self, params)
+        It then has one JSON message in each line. A program that can open the socket belongs to the user who runs
+        the post room, and needs no token; one that shows a token is admitted by that.
+        """
+        if line is None or not any(word in line for word in _OPENING_BYTES):
+            return None
+        try:
+            value = msgspec.json.decode(line)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        if not isinstance(value, dict) or value.get("method") not in _OPENING:
+            return None
+
+        def end(_code: int, _reason: str, *, at_once: bool) -> None:
+            if at_once:
+                connection.abort()
+            else:
+                connection.end()
+
+        params = value.get("params")
+        shows_token = isinstance(params, dict) and params.get("auth")
+        return MapConnection(self, connection.push, end, None if shows_token else SOCKET, is_near=True)
 
     async def serve_frames(
         self, app: HttpApp, principal: Principal | None, scope: Scope, receive: Receive, send: Send
@@ -151,12 +173,6 @@ class MapServer:
     def is_full(self) -> bool:
         """Whether too many connections are not admitted yet."""
         return sum(not conn.session.is_in for conn in self.connections) >= MOST_WAITING
-
-    def add(self, conn: MapConnection) -> None:
-        self.connections.add(conn)
-
-    def remove(self, conn: MapConnection) -> None:
-        self.connections.discard(conn)
 
     def check_subscriptions(self, who: Principal) -> None:
         """Bound the subscriptions of one principal over all its connections.
@@ -189,7 +205,7 @@ class MapServer:
         self._holders[agent] = conn
         self._away.pop(agent, None)
         if other is not None and other is not conn:
-            other.agents.lose(agent)
+            other.lose(agent)
         if self._beat is None:
             self._beat = self._loop.call_later(BEAT_EVERY, self._beat_all)
 
@@ -224,17 +240,13 @@ class MapServer:
         """Write a heartbeat for each agent that is connected."""
         self._beat = self._loop.call_later(BEAT_EVERY, self._beat_all) if self._holders else None
         for agent, conn in self._holders.items():
-            self.beat(agent, conn.agents.principal_of(agent))
+            self.beat(agent, conn.principal_of(agent))
 
     def beat(self, agent: str, principal: Principal) -> None:
         """Write a heartbeat for an agent."""
-        self.submit_quietly(
-            partial(perform, self.executor.core, principal, core_agents.RecordHeartbeat(agent_id=agent))
-        )
-
-    def submit_quietly(self, run: Callable[[], object]) -> None:
-        """Run a job without waiting for its result. A failing store shows in the next call that is answered."""
-        self.executor.submit(run).add_done_callback(_log_error)
+        beat = partial(perform, self.executor.core, principal, core_agents.RecordHeartbeat(agent_id=agent))
+        # Nobody waits for it: a failing store shows in the next call that is answered.
+        self.executor.submit(beat).add_done_callback(_log_error)
 
     # -- resume tokens
 
@@ -258,7 +270,7 @@ class MapServer:
         return left.agents
 
     def close(self) -> None:
-        self._state_watcher.close()
+        self.events.close()
         if self._beat is not None:
             self._beat.cancel()
             self._beat = None

@@ -36,8 +36,9 @@ from msgspec import Struct
 
 from ..core.verb import from_params, given, parameters
 from ..errors import IllegalMove, NotAllowed, PostroomError, QuotaFull
-from ..formats.errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
-from ..formats.federation import PREFIX as FEDERATION
+from ..federation.methods import FEDERATION
+from ..formats.errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, NoSuchMethod
+from ..formats.federation import PREFIX as FEDERATION_PREFIX
 from ..formats.federation import federation_error
 from ..formats.map import (
     ANNOUNCE,
@@ -53,17 +54,22 @@ from ..formats.map import (
     SUBSCRIBE_ACK,
     failure,
     map_error,
+    spellings,
 )
 from ..model.values import read_json
 from ..server import protocol
+from ..server.mail import MAIL
 from ..server.protocol import PREFIX
-from .table import for_map
+from . import agents, methods, routing, scopes  # noqa: F401 - they declare their methods
 
 if TYPE_CHECKING:
     from ..core.verb import Verb
     from ..policy.limits import Limits
 
 
+# All methods by name. Checks, docs and the matrix of rights are made of them.
+MAP: dict[str, type[Verb]] = dict(sorted((methods.METHODS | FEDERATION).items()))
+_SPELT: dict[str, type[Verb]] = {spelling: cls for name, cls in MAP.items() for spelling in spellings(name)}
 MOST_AGENTS = 1000  # of one connection
 
 
@@ -225,6 +231,14 @@ class Session:
         return self.agents[0] if self.agents else None
 
 
+def for_map(name: str) -> type[Verb]:
+    """Return the verb of this name, in either spelling; `mail/*` of conversations are methods of MAP, too."""
+    found = _SPELT.get(name) or MAIL.get(name)
+    if found is None:
+        raise NoSuchMethod(f"Method not found: {name[:200]}", field="method")
+    return found
+
+
 def name_agent(request: Verb, agent: str) -> None:
     """Make a request about this agent."""
     assert request.whose is not None  # noqa: S101 - only for requests about an agent
@@ -265,7 +279,7 @@ def _id_in(raw: bytes | str) -> str | int | None:
 
 def refusal(call: protocol.Call | protocol.Action, error: PostroomError, *, is_in: bool = True) -> dict[str, Any]:
     """Return the error reply to a call; calls of federation have error numbers of their own, once admitted."""
-    if is_in and call.method.startswith(FEDERATION):
+    if is_in and call.method.startswith(FEDERATION_PREFIX):
         return {"jsonrpc": "2.0", "id": call.id, "error": federation_error(error)}
     of_mail = call.method.startswith(PREFIX)
     return {"jsonrpc": "2.0", "id": call.id, "error": map_error(error, of_mail=of_mail)}

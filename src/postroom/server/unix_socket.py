@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from ..map.lines import MapLines
+    from ..map.connection import MapConnection
     from ..map.server import MapServer
     from ..policy.limits import Limits
     from .broker import Broker
@@ -257,7 +257,7 @@ class Connection(asyncio.Protocol):
         self._is_ended = False  # has it sent its last line, or does the server stop?
         self._is_paused = False  # is it not read from just now?
         self._hangup_watch: HangupWatch | None = None
-        self.caller: Caller | MapLines | None = None
+        self.caller: Caller | MapConnection | None = None
         self._read: Callable[[bytes | None], Request | dict[str, Any] | None] = self._read_first
 
     # -- called by the event loop
@@ -384,12 +384,12 @@ class Connection(asyncio.Protocol):
     def _read_first(self, line: bytes | None) -> Request | dict[str, Any] | None:
         """Choose by the first line whether this connection speaks MAP from now on, and read it."""
         map_server = self._server.map_server
-        map_lines = None if map_server is None else map_server.speak_lines(self, line)
-        if map_lines is None or self.caller is None:
+        map_connection = None if map_server is None else map_server.speak_lines(self, line)
+        if map_connection is None or self.caller is None:
             self._read = self._read_line
         else:
             self.caller.close()
-            self.caller, self._read = map_lines, map_lines.read
+            self.caller, self._read = map_connection, map_connection.read
         return self._read(line)
 
     def _read_line(self, line: bytes | None) -> Request | dict[str, Any]:

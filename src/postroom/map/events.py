@@ -32,17 +32,15 @@ from ..model.message import DEFAULT_SCOPE
 from .agents import Update
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..core.core import Core
     from ..core.verb import Verb
     from ..model.message import Message
     from ..server.broker import Broker
     from ..server.executor import Executor
 
 
-# The event that each method causes.
 log = logging.getLogger("postroom")
+SCAN_EVERY = 15.0  # seconds between two looks for agents that fell silent
+# The event that each method causes.
 _AGENT_EVENTS = {
     "map/agents/register": AGENT_REGISTERED,
     "map/agents/spawn": AGENT_REGISTERED,
@@ -60,14 +58,19 @@ _SCOPE_EVENTS = {
 
 
 class AgentEvents:
-    """The publisher of events about agents and scopes."""
+    """The publisher of events about agents and scopes, made inside an event loop."""
 
     def __init__(self, executor: Executor, broker: Broker) -> None:
         self.core = executor.core
+        self._executor = executor
         self._broker = broker
         self._numbers = itertools.count(1)
         self._states: dict[str, str] = {}  # of agents, as they were last published or scanned
         self._fresh: set[str] = set()  # agents with an event since the last scan began
+        self._scanning = asyncio.ensure_future(self._scan_for_ever())
+
+    def close(self) -> None:
+        self._scanning.cancel()
 
     def after_call(self, request: Verb, result: dict[str, Any]) -> None:
         """Publish the event that a call causes."""
@@ -89,21 +92,31 @@ class AgentEvents:
         if self._broker.has_subscribers and result["previousState"] != result["agent"]["state"]:
             self._publish_agent(AGENT_CHANGED, result)
 
-    def begin_scan(self, *, has_subscribers: bool) -> None:
-        """Begin a scan. Agents with an event from now on are left out of its result, which may be older."""
-        self._fresh.clear()
-        if not has_subscribers:
-            self._states.clear()
+    async def _scan_for_ever(self) -> None:
+        """Find the agents that fell silent, which no call reports, while there are subscribers."""
+        while True:
+            await asyncio.sleep(SCAN_EVERY)
+            self._fresh.clear()
+            if not self._broker.has_subscribers:
+                self._states.clear()
+                continue
+            try:
+                agents = await self._executor.run_slow(partial(registered_agents, self.core, gone=True))
+                self._compare([agent_record(agent) for agent in agents])
+            except PostroomError as busy:  # the next scan may succeed
+                log.debug("the states of agents could not be read: %s", busy)
+            except Exception:  # the task must go on: else no subscriber would be told of silent agents
+                log.exception("the states of agents could not be read")
 
-    def end_scan(self, agents: Sequence[dict[str, Any]]) -> None:
-        """Take the result of a scan, and publish each state that has changed."""
-        before, fresh = self._states, frozenset(self._fresh)
+    def _compare(self, agents: list[dict[str, Any]]) -> None:
+        """Publish each state that has changed since the last scan."""
+        before = self._states
         self._states = {agent["id"]: agent["state"] for agent in agents}
-        self._states |= {id: before[id] for id in fresh & before.keys()}
-        for agent in agents:
+        # An agent with an event since the scan began may have been read before that.
+        self._states |= {id: before[id] for id in self._fresh & before.keys()}
+        for agent in [agent for agent in agents if agent["id"] not in self._fresh]:
             was = before.get(agent["id"], agent["state"])
-            # The scan may have read this agent before its last event was published.
-            if was != agent["state"] and agent["id"] not in fresh:
+            if was != agent["state"]:
                 self._publish_agent(AGENT_CHANGED, {"agent": agent, "previousState": was})
 
     def delivered(self, message: Message, agent: str) -> None:
@@ -138,53 +151,3 @@ class AgentEvents:
             **{"scope": DEFAULT_SCOPE, **more},
         )
         self._broker.announce(event)
-
-
-SCAN_EVERY = 15.0  # seconds
-
-
-class StateWatcher:
-    """A periodic scan for agents that fell silent, which no call reports.
-
-    It runs only while there are subscribers.
-
-    Made inside an event loop.
-    """
-
-    def __init__(self, executor: Executor, broker: Broker, events: AgentEvents) -> None:
-        self._executor = executor
-        self._broker = broker
-        self._events = events
-        self._loop = asyncio.get_running_loop()
-        self._scan: asyncio.Future[list[dict[str, Any]]] | None = None
-        self._timer = self._loop.call_later(SCAN_EVERY, self._start_scan)
-
-    def _start_scan(self) -> None:
-        self._timer = self._loop.call_later(SCAN_EVERY, self._start_scan)
-        self._events.begin_scan(has_subscribers=self._broker.has_subscribers)
-        if self._broker.has_subscribers and self._scan is None:
-            self._scan = asyncio.ensure_future(
-                self._executor.run_slow(partial(_agent_records, self._executor.core))
-            )
-            self._scan.add_done_callback(self._after_scan)
-
-    def _after_scan(self, done: asyncio.Future[list[dict[str, Any]]]) -> None:
-        self._scan = None
-        if done.cancelled():
-            return
-        error = done.exception()
-        if error is None:
-            self._events.end_scan(done.result())
-        elif isinstance(error, PostroomError):  # the next scan may succeed
-            log.debug("the states of agents could not be read: %s", error)
-        else:
-            log.error("the states of agents could not be read", exc_info=error)
-
-    def close(self) -> None:
-        self._timer.cancel()
-        if self._scan is not None:
-            self._scan.cancel()
-
-
-def _agent_records(core: Core) -> list[dict[str, Any]]:
-    return [agent_record(agent) for agent in registered_agents(core, gone=True)]

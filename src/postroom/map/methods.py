@@ -1,10 +1,15 @@
-"""MAP's methods about the connection itself: who it is, its subscriptions, receipts, and its end."""
+"""The methods of MAP: how one is declared, what several share, and the methods about the connection itself.
+
+A method is one struct with its `run` or, where it is about the connection, its `serve`. Those about agents, scopes
+and messages stand in `agents`, `scopes` and `routing`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from ..core.verb import given
+from ..core.validation import check_count
+from ..core.verb import given, verb
 from ..errors import IllegalMove, Invalid, NotAllowed, QuotaFull
 from ..formats.inbox import milliseconds
 from ..formats.map import (
@@ -19,13 +24,59 @@ from ..formats.map import (
     VERSION,
     number_of,
 )
-from ..server.requests import SessionVerb
+from ..server.requests import ForeignVerb, SessionVerb
 from .access import NONE, principal_record
-from .method import FILTER, IGNORED, REASON, JsonObject, map_method
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ..core.verb import V, Verb
     from .connection import MapConnection
 
+
+METHODS: dict[str, type[Verb]] = {}
+JsonObject = dict[str, Any]
+MOST = 1000  # rows in one answer
+
+# Help that several parameters share.
+KEPT_AS_GIVEN = "stored and shown"
+IGNORED = "accepted and ignored"
+METADATA = "anything; shown as it was given"
+REASON = "why; ignored"
+FILTER = "only what matches all of it"
+LIMIT = f"how many at most; {MOST} at most"
+
+
+def map_method(name: str, result: str, **declared: Any) -> Callable[[V], V]:
+    """Declare a method of MAP."""
+    return verb(name, result, registry=METHODS, strict=False, **declared)
+
+
+class AgentVerb(ForeignVerb, kw_only=True):
+    """A request about an agent of the connection."""
+
+    whose: ClassVar[str | None] = "agent_id"
+
+    agent_id: Annotated[str | None, "the agent; without it, the one that this connection registered"] = None
+
+
+class PagedVerb(ForeignVerb, kw_only=True):
+    """A request that is answered in pages. The rows are in the order of their ids, because the cursor is an id:
+    what comes meanwhile shifts no page.
+    """
+
+    limit: Annotated[int | None, LIMIT] = None
+    cursor: Annotated[str | None, "continue after this one: the last answer's nextCursor"] = None
+
+    def page(self, ids: Iterable[str]) -> tuple[list[str], dict[str, str]]:
+        """Return the ids of one page, and `nextCursor` if more follow."""
+        limit = MOST if self.limit is None else min(check_count(self.limit, "limit"), MOST)
+        after = self.cursor or ""
+        found = sorted(id for id in ids if id > after)
+        return found[:limit], {"nextCursor": found[limit - 1]} if len(found) > limit else {}
+
+
+# -- about the connection itself
 
 MOST_SUBSCRIPTIONS = 100  # of one connection
 _AUTH_CODES = {1005: "method_not_supported", 1006: "invalid_credentials"}
@@ -56,14 +107,15 @@ class Connect(SessionVerb, kw_only=True):
     async def serve(self, conn: MapConnection) -> dict[str, Any]:
         self._check()
         delivery, auth = (self.capabilities or {}).get("delivery"), self.auth or {}
-        conn.agents.acknowledges = isinstance(delivery, dict) and delivery.get("acks") is True
+        conn.acknowledges = isinstance(delivery, dict) and delivery.get("acks") is True
         method = "bearer"  # of the HTTP header, if the connection is known already
         conn.is_gateway = self.participant_type == GATEWAY
         # A system that proves itself as a peer needs no token of an agent.
-        if not conn.identity.is_known and conn.peer.recognise(self.name, auth):
+        if conn.is_known:
+            if auth.get("method", NONE) != NONE:
+                conn.same_principal(auth)  # it must not contradict the header
+        elif conn.peer.recognise(self.name or "", auth):
             method = str(auth.get("method", NONE))
-        elif conn.identity.is_known:
-            conn.identity.check_agrees(auth)
         else:
             if not auth and conn.server.is_open:
                 auth = {"method": NONE}
@@ -76,7 +128,7 @@ class Connect(SessionVerb, kw_only=True):
                 # The connection stays open: the client may try another token, MOST_TRIES times.
                 return conn.challenge() | {"error": _auth_error(refused)}
         conn.admit(self.name)
-        return conn.welcome(await conn.agents.reclaim(self.resume_token), method)
+        return conn.welcome(await conn.reclaim(self.resume_token), method)
 
     def _check(self) -> None:
         version = self.protocol_version
@@ -116,7 +168,7 @@ class Authenticate(CredentialVerb, kw_only=True):
         return {
             "success": True,
             "sessionId": conn.session.id,
-            "participantId": conn.identity.participant,
+            "participantId": conn.participant,
             "principal": principal_record(principal, self.method),
         }
 
@@ -127,7 +179,7 @@ class Refresh(CredentialVerb, kw_only=True):
 
     def serve(self, conn: MapConnection) -> dict[str, Any]:
         try:
-            principal = conn.identity.renew(given(self))
+            principal = conn.same_principal(given(self))
         except NotAllowed as refused:
             return {"success": False, "error": _auth_error(refused)}
         conn.become(principal)
@@ -208,4 +260,4 @@ class MessageAck(SessionVerb, kw_only=True):
 
     def serve(self, conn: MapConnection) -> dict[str, Any]:
         ids = [self.message_ids] if isinstance(self.message_ids, str) else self.message_ids
-        return {"success": True, "acked": conn.agents.acknowledge(ids)}
+        return {"success": True, "acked": conn.acknowledge(ids)}
