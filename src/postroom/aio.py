@@ -165,7 +165,10 @@ class AsyncRoom:
         """Release everything but the sync room."""
         self._closed = True
         self._watcher.close()
-        await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+        except RuntimeError:  # the program is ending, and no thread takes work any more: there is no loop to hold up
+            self._threads.shutdown()
 
     async def __aenter__(self) -> Self:
         return self

@@ -130,11 +130,11 @@ print(box.room.mailbox("ann").ask("bob", "x", timeout=60).text, flush=True)
 """
 
 
-def test_a_program_that_serves_in_a_thread_ends_with_its_main_thread(address: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", THREADED, address], capture_output=True, text=True, timeout=PATIENCE, check=True
-    )
-    assert done.stdout == "done\n"
+@pytest.mark.parametrize("last", ["", "box.stop()"])
+def test_a_program_that_serves_in_a_thread_ends_with_its_main_thread(address: str, last: str) -> None:
+    command = [sys.executable, "-c", THREADED + last, address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert ("done\n", "") == (done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize("bug", ["", "ack before the handler"])
