@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run demo test test-quick test-long faults lint format bench bench-peers conformance interop docs imports shells fault-tools lock clean
+.PHONY: run demo test test-quick test-long faults lint format bench bench-peers conformance interop docs picture imports shells fault-tools lock clean
 
 run: $(READY)  ## set everything up and open the post room: a socket, HTTP, WebSocket; it says what to type next
 	@$(BIN)/postroom serve
@@ -59,6 +59,9 @@ docs: $(READY)  ## draw what docs/ takes from the code
 	@$(BIN)/python tools/wire_page.py
 	@$(BIN)/python tools/plugin.py
 	@$(BIN)/python tools/aio_stub.py
+
+picture: $(READY)  ## draw the terminal in the README by running its commands
+	@$(BIN)/python tools/picture.py
 
 imports: $(READY)  ## what each command loads
 	@$(BIN)/python tools/imports.py
