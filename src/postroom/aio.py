@@ -167,7 +167,7 @@ class AsyncRoom:
         self._watcher.close()
         try:
             await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
-        except RuntimeError:  # the program is ending, and no thread takes work any more: there is no loop to hold up
+        except RuntimeError:  # the program ends: no thread takes work, and the loop has nothing else to do
             self._threads.shutdown()
 
     async def __aenter__(self) -> Self:
