@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, overload
 from msgspec.structs import asdict
 
 from .core import compose, inbox, messages
+from .core import work as core_work
 from .core.verb import perform, request
 from .errors import Invalid, NoAnswer
 from .letter import Batch, Letter, Shift, Work
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from .core.compose import Draft
     from .core.messages import Receipt
     from .core.verb import Runs
-    from .core.work import Settled
     from .keywords import Body, Fields, Filters, RequestFields, To, Wanted, When
     from .model.agent import Agent
     from .model.alert import Later, Rung
@@ -233,13 +233,11 @@ class Mailbox(Reader):
 
         With a count: up to so many at once, as a Batch, which may be empty. With a timeout: wait for mail.
         """
-        from .core import work as core_work
 
         def taken(claimed: core_work.Claimed) -> Work | Batch | None:
-            works = [Work(self, found) for found in claimed.letters]
             if count is None:
-                return works[0] if works else None
-            return Batch(self, works)
+                return Work(self, claimed.letters[0]) if claimed.letters else None
+            return Batch(self, [Work(self, found) for found in claimed.letters])
 
         params = {
             "agent_id": self.name,
@@ -323,32 +321,24 @@ class Mailbox(Reader):
 
         The token is `work.delivery.lease.token`.
         """
-        from .core import work as core_work
-
         return Work(self, self._perform(core_work.Held, id=id, token=token).letter)
 
     # -- settling, any number of letters in one commit: all or none
 
     def ack(self, letters: Sequence[Letter], *, archive: bool = True) -> None:
         """Acknowledge these letters: they leave the inbox for good."""
-        from .core import work as core_work
-
         self._settle(core_work.Ack, letters, keep=not archive)
 
     def ack_and_send(
         self, letters: Sequence[Letter], drafts: Sequence[Draft], *, archive: bool = True
     ) -> list[Receipt]:
         """Acknowledge these letters and send others, in one commit."""
-        from .core import work as core_work
-
         return self._settle(
             core_work.Ack, letters, drafts=messages.own_drafts(self.name, drafts), keep=not archive
         )
 
     def fail(self, letters: Sequence[Letter], reason: str, *, retry: bool = True) -> None:
         """Record a failed try: the letters are offered again later, or, without `retry`, are dead at once."""
-        from .core import work as core_work
-
         self._settle(core_work.Fail, letters, reason=reason, retry=retry)
 
     def reject(self, letters: Sequence[Letter], reason: str) -> None:
@@ -357,35 +347,31 @@ class Mailbox(Reader):
 
     def release(self, letters: Sequence[Letter]) -> None:
         """Give these letters back, as if they had never been claimed."""
-        from .core import work as core_work
-
         self._settle(core_work.Release, letters)
 
     def renew(self, letters: Sequence[Letter], lease: float | None = None) -> None:
         """Extend the leases of these letters, counted from now."""
-        from .core import work as core_work
-
         self._settle(core_work.Renew, letters, lease=lease)
 
     # -- dead letters
 
     def dead(self, limit: int | None = None) -> list[Letter]:
         """Return dead letters, the oldest first; `delivery.reason` and `delivery.history` say why."""
-        from .core import work as core_work
+        from .core import dead
 
-        return [Letter(self, f) for f in self._perform(core_work.Dead, limit=limit).letters]
+        return [Letter(self, f) for f in self._perform(dead.Dead, limit=limit).letters]
 
     def revive(self, *ids: str) -> list[Letter]:
         """Put dead letters back into the inbox."""
-        from .core import work as core_work
+        from .core import dead
 
-        return [Letter(self, f) for f in self._perform(core_work.Revive, ids=list(ids)).letters]
+        return [Letter(self, f) for f in self._perform(dead.Revive, ids=list(ids)).letters]
 
     def purge(self, *ids: str) -> int:
         """Delete dead letters for good, and return how many."""
-        from .core import work as core_work
+        from .core import dead
 
-        return self._perform(core_work.PurgeDead, ids=list(ids)).purged
+        return self._perform(dead.PurgeDead, ids=list(ids)).purged
 
     # -- tasks
 
@@ -616,22 +602,20 @@ class Mailbox(Reader):
         return perform(self.core, self.principal, request(verb, {"agent_id": self.name, **params}))
 
     def _settle(
-        self, verb: Callable[..., Runs[Settled]], letters: Sequence[Letter], **params: Any
+        self, verb: Callable[..., Runs[core_work.Settled]], letters: Sequence[Letter], **params: Any
     ) -> list[Receipt]:
-        held = self._held(letters)
-        settled = self._perform(verb, ids=[found.message.id for found in held], held=held, **params)
-        deliveries = {found.message.id: found.delivery for found in settled.letters}
-        for letter in letters:
-            letter.delivery = deliveries[letter.id]
-        return settled.receipts
-
-    def _held(self, letters: Sequence[Letter]) -> list[Found]:
-        """Check that these letters lie in this mailbox, and return each of them once, with its lease."""
+        """Settle letters that lie in this mailbox, each under its lease."""
         if not isinstance(letters, (list, tuple)):
             raise Invalid(f"must be a list of letters, not {type(letters).__name__}", field="letters")
+        held: dict[str, Found] = {}
         for one in letters:
             if not isinstance(one, Letter):
                 raise Invalid(f"must be a list of letters, not of {type(one).__name__}", field="letters")
             if one._mailbox.name != self.name:
                 raise Invalid(f"{one.id} lies in the mailbox of {one._mailbox.name!r}", field="letters")
-        return list({letter.id: letter._found for letter in letters}.values())
+            held[one.message.id] = one._found
+        settled = self._perform(verb, ids=list(held), held=list(held.values()), **params)
+        after = dict(zip(held, settled.letters, strict=True))
+        for one in letters:
+            one.delivery = after[one.message.id].delivery
+        return settled.receipts

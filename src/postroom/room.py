@@ -215,9 +215,9 @@ class Room(Reader):
 
     def dead(self, limit: int | None = None) -> list[Letter]:
         """Return the dead letters of all mailboxes, the oldest first; `delivery.reason` says why."""
-        from .core import work
+        from .core.dead import Dead
 
-        found = self._ask(work.Dead, limit=limit).letters
+        found = self._ask(Dead, limit=limit).letters
         return [
             Letter(self.mailbox(f.message.sender if AT in f.delivery.mailbox else f.delivery.mailbox), f)
             for f in found

@@ -331,7 +331,7 @@ _DEAD = Option(
 
 declare(
     "dead",
-    verb="work.Dead",
+    verb="dead.Dead",
     view=views.dead,
     about="Mail that could not be handled: its tries were spent, it was rejected, or it expired. It is kept, with"
     " the reason.",
@@ -358,7 +358,7 @@ def run_dead_show(context: Context) -> Answer:
 declare(
     "dead revive",
     _DEAD,
-    verb="work.Revive",
+    verb="dead.Revive",
     places=("ids",),
     view=views.moved,
     about="They get all their tries again, and no longer expire. All are revived or none.",
@@ -368,7 +368,7 @@ declare(
 declare(
     "dead purge",
     _DEAD,
-    verb="work.PurgeDead",
+    verb="dead.PurgeDead",
     places=("ids",),
     view=views.numbers,
     about="A letter that is still open in another mailbox is kept.",

@@ -53,20 +53,17 @@ def move_found(
     """
     after: list[Found] = []
 
-    def steps(all_found: Sequence[Found]) -> Sequence[Write]:
+    def plan(known: Sequence[Found] | None = None) -> Sequence[Write]:
         after.clear()
         writes: list[Write] = []
-        for found in all_found:
+        for found in core.store.find(query) if known is None else known:
             moved = step(found.delivery)
             after.append(Found(found.message, moved))
             writes.append(Move(found.delivery, moved, action))
         return writes
 
-    def plan() -> Sequence[Write]:
-        return steps(core.store.find(query))
-
     # Outside of the lock first. In the usual case no other worker wants the same letters, and the lock is short.
-    moves = plan() if first is None else steps(first)
+    moves = plan(first)
     if not moves:
         return []
     try:

@@ -22,6 +22,7 @@ from ..model.record import FORGOTTEN, SPENT, Record
 from ..model.report import Progress
 from ..policy.limits import archive_cutoff, memory_cutoff, purge_cutoff
 from ..store.protocol import Put
+from .dead import forget
 from .deliveries import SLICE, apply_timers, move_found
 from .escalation import climb_overdue, forget_closed, letters_of_open
 from .outbox import give_up_old
@@ -29,7 +30,6 @@ from .task_index import all_active
 from .tasks import report_overdue
 from .validation import check_count, check_progress, check_seconds
 from .verb import LOCAL, Verb, verb
-from .work import forget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

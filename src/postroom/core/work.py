@@ -8,35 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import Invalid, LeaseLost, StaleRevision, TooLarge, UnknownMessage
+from ..errors import Invalid, LeaseLost, StaleRevision, UnknownMessage
 from ..model import delivery as model_delivery
-from ..model.codec import digest
-from ..model.delivery import SETTLED, UNSENT, Attempt, Delivery, Lease, State
-from ..model.message import FEDERATION_NOTE
-from ..model.names import AT, check_id
+from ..model.delivery import SETTLED, Attempt, Delivery, Lease, State
 from ..model.query import Found, Query
-from ..model.record import FORGOTTEN, SPENT, Record, spent_key
 from ..model.values import check_label, check_line
 from ..policy import retry as policy_retry
 from ..policy.limits import LONGEST_LEASE
 from ..policy.retry import has_lapsed, latest_retry
-from ..store.protocol import Forget, Move, Put, all_names
-from . import alerts, deliveries, messages, names, task_index
+from ..store.protocol import Move
+from . import deliveries, messages
 from .compose import Draft
 from .inbox import Filtered, OneLetter, Read, check_spelling, received
 from .messages import Receipt
-from .validation import as_list, check_count, check_limit, check_seconds
+from .validation import as_list, check_count, check_seconds
 from .verb import LOCAL, LONGEST_WAIT, MailboxVerb, verb
 
 if TYPE_CHECKING:
-    from ..model.message import Message
     from ..model.query import Moment
-    from ..store.protocol import Plan, Post, Write
+    from ..store.protocol import Write
     from .authorize import Principal
     from .core import Core
 
@@ -65,7 +61,7 @@ class Claim(Filtered, kw_only=True):
     since: Annotated[datetime | None, "only letters written at or after this time"] = None
 
     def run(self, core: Core, _principal: Principal) -> Claimed:
-        moment, mailbox = core.now(), self.agent_id
+        moment, mailbox = core.clock.now(), self.agent_id
         query = Query(
             mailbox=mailbox,
             states=(State.UNREAD,),
@@ -77,15 +73,14 @@ class Claim(Filtered, kw_only=True):
             limit=check_count(self.count, "count", most=MOST_CLAIMED),
         )
         query = self.narrowed(core, query, self.since)
-        taken = _lease(core, moment, mailbox, self.lease, self.holder)
+        seconds = _check_lease(core, self.lease)
+        taken = partial(model_delivery.claim, lease=_lease(core, moment, mailbox, seconds, self.holder))
         # Found outside of the commit, then moved: if another worker was faster, `move_found` plans inside it.
         first = deliveries.find_offered(core, query, moment, mailbox)
-        found = deliveries.move_found(
-            core, query, "claim", lambda delivery: model_delivery.claim(delivery, taken), first
-        )
+        found = deliveries.move_found(core, query, "claim", taken, first)
         if not found:
             check_spelling(core, mailbox)
-        return Claimed(found, _check_lease(core, self.lease))
+        return Claimed(found, seconds)
 
     def is_empty(self, result: Claimed) -> bool:
         return not result.letters
@@ -101,20 +96,20 @@ class ClaimOne(MailboxVerb, kw_only=True):
 
     def run(self, core: Core, _principal: Principal) -> OneLetter:
         moment, mailbox = core.now(), self.agent_id
-        taken = _lease(core, moment, mailbox, self.lease, self.holder)
+        lease = _lease(core, moment, mailbox, _check_lease(core, self.lease), self.holder)
         query = Query(mailbox=mailbox, message_ids=(self.id,), states=(State.UNREAD,), offered_at=moment.wall)
-        found = deliveries.move_found(core, query, "claim", lambda delivery: model_delivery.claim(delivery, taken))
+        found = deliveries.move_found(core, query, "claim", partial(model_delivery.claim, lease=lease))
         if not found:
             raise LeaseLost(f"{self.id} cannot be claimed", hint="another process holds it, or it is settled")
         return OneLetter(found[0])
 
 
-def _lease(core: Core, moment: Moment, mailbox: str, seconds: float | None, holder: str | None) -> Lease:
+def _lease(core: Core, moment: Moment, mailbox: str, seconds: float, holder: str | None) -> Lease:
     return Lease(
         token=core.ids.token(),
         holder=mailbox if holder is None else check_line(holder, "holder", 200),
         # Uptime, not the wall clock: setting the clock neither ends nor stretches a lease (G7).
-        until=moment.steady + _check_lease(core, seconds),
+        until=moment.steady + seconds,
         boot=moment.boot,
     )
 
@@ -217,7 +212,7 @@ class Ack(Settling, kw_only=True):
         if self.reply is not None:
             answer = messages.Reply(agent_id=mailbox, id=held[0].message.id, body=self.reply, to_all=self.to_all)
             drafts.append(answer.draft(core))
-        moment = core.now()
+        moment = core.clock.now()
 
         def done(delivery: Delivery) -> tuple[Delivery, str]:
             return model_delivery.ack(delivery, moment.wall, archive=not self.keep), "ack"
@@ -308,55 +303,36 @@ def _settle(
     again.
     """
     posts = messages.prepare_all(core, caller, drafts, moment.wall) if drafts else []
+    if not held and not posts:
+        return Settled([], [])
     after: list[Found] = []
     writes: list[Write] = []
 
     def plan(current: Sequence[Found]) -> Sequence[Write]:
-        nonlocal after, writes
-        after, writes = _moves(core, current, held, moment, settle, repeats)
+        after.clear()
+        writes.clear()
+        for now, was in zip(current, held, strict=True):
+            if now.delivery.state in SETTLED and repeats(now.delivery, was.delivery):
+                after.append(now)
+                continue
+            check_holder(now.delivery, was.delivery.lease, moment)
+            delivery, action = settle(now.delivery)
+            after.append(Found(now.message, delivery))
+            writes.append(Move(now.delivery, delivery, action))
+            # In the same commit as the death, so that no dead letter goes without its bounce (G6).
+            if action == "bury":
+                writes.extend(deliveries.bounce(core, now.message, delivery, moment.wall))
         return [*writes, *posts]
 
     try:
         # The usual case needs no query: the store compares the revision that the holder knows.
-        receipts = _commit(core, posts, plan(held))
+        receipts = messages.commit_posts(core, posts, plan(held))
     except (StaleRevision, LeaseLost, UnknownMessage):
         # The holder's copy may be stale: read the deliveries again inside the commit and compare the token.
-        receipts = _commit(core, posts, lambda: plan(_find_current(core, mailbox, held)))
-    if held and not writes and not posts:
-        core.store.commit(())  # settled by an earlier call: it must be on disk before success is reported
+        receipts = messages.commit_posts(core, posts, lambda: plan(_find_current(core, mailbox, held)))
+        if not writes and not posts:
+            core.store.commit(())  # settled by an earlier call: it must be on disk before success is reported
     return Settled(after, receipts)
-
-
-def _commit(core: Core, posts: Sequence[Post], writes: Sequence[Write] | Plan) -> list[Receipt]:
-    if posts:
-        return messages.commit_posts(core, posts, writes)
-    if writes:
-        core.store.commit(writes)
-    return []
-
-
-def _moves(
-    core: Core,
-    current: Sequence[Found],
-    held: Sequence[Found],
-    moment: Moment,
-    settle: Settle,
-    repeats: Repeats,
-) -> tuple[list[Found], list[Write]]:
-    after: list[Found] = []
-    writes: list[Write] = []
-    for now, was in zip(current, held, strict=True):
-        if repeats(now.delivery, was.delivery):
-            after.append(now)
-            continue
-        check_holder(now.delivery, was.delivery.lease, moment)
-        delivery, action = settle(now.delivery)
-        after.append(Found(now.message, delivery))
-        writes.append(Move(now.delivery, delivery, action))
-        # In the same commit as the death, so that no dead letter goes without its bounce (G6).
-        if action == "bury":
-            writes += deliveries.bounce(core, now.message, delivery, moment.wall)
-    return after, writes
 
 
 def check_holder(current: Delivery, lease: Lease | None, moment: Moment) -> None:
@@ -392,149 +368,3 @@ def _find_current(core: Core, mailbox: str, held: Sequence[Found]) -> list[Found
     if missing:
         raise UnknownMessage(f"no letter {missing[0]!r} in {mailbox!r}", field="id")
     return [found[id] for id in ids]
-
-
-# Dead letters: list, revive and delete them.
-
-MOST_NAMED = 10_000  # ids in one call
-
-
-class DeadLetters(Struct):
-    """Dead letters; `delivery.reason` and `.history` say why each died."""
-
-    letters: list[Found]
-
-
-@verb("dead", DeadLetters, action="dead", many=True, writes=False, everyone=True)
-class Dead(MailboxVerb, kw_only=True):
-    """Return dead letters with the reason, the oldest first.
-
-    Letters that were sent to other systems and died before they left this room are their sender's.
-    """
-
-    limit: Annotated[int | None, "how many at most"] = None
-
-    def run(self, core: Core, _principal: Principal) -> DeadLetters:
-        most = check_limit(self.limit)
-        query = Query(states=(State.DEAD,), shown_only=True, order="age", limit=most)
-        if not self.agent_id:
-            deliveries.apply_timers(core, core.now(), None)
-            return DeadLetters(core.store.find(query))
-        deliveries.apply_timers(core, core.now(), (self.agent_id,))
-        names.check_not_moved(core, self.agent_id, "mailbox")
-        own = core.store.find(replace(query, mailbox=self.agent_id))
-        found = [*own, *_dead_outgoing(core, self.agent_id)]
-        return DeadLetters(sorted(found, key=lambda f: (f.delivery.number, f.delivery.mailbox))[:most])
-
-
-class Revived(Struct):
-    """Letters that are in the inbox again."""
-
-    letters: list[Found]
-
-
-@verb("revive", Revived, action="revive", old_names={"message_ids": "ids"})
-class Revive(MailboxVerb, kw_only=True):
-    """Return dead letters to the inbox with no attempts counted; all of them or none."""
-
-    ids: Annotated[str | list[str], "ids of letters"]
-
-    def run(self, core: Core, _principal: Principal) -> Revived:
-        revived: list[Found] = []
-        now = core.now().wall
-
-        def plan() -> Sequence[Write]:
-            revived.clear()
-            moves = []
-            for found in _find_dead(core, self.agent_id, self.ids):
-                before = found.delivery
-                if AT in before.mailbox:
-                    after, action = model_delivery.requeue(before, now), "requeue"
-                else:
-                    after, action = model_delivery.revive(before), "revive"
-                revived.append(Found(found.message, after))
-                moves.append(Move(before, after, action))
-            return moves
-
-        core.store.commit(plan)
-        return Revived(revived)
-
-
-class PurgedDead(Struct):
-    """How many letters were deleted."""
-
-    purged: int
-
-
-@verb("purge_dead", PurgedDead, action="purge", old_names={"message_ids": "ids"})
-class PurgeDead(MailboxVerb, kw_only=True):
-    """Delete dead letters for good; one that is not settled in another mailbox is kept."""
-
-    ids: Annotated[str | list[str], "ids of letters"]
-
-    def run(self, core: Core, _principal: Principal) -> PurgedDead:
-        purged = 0
-
-        def plan() -> Sequence[Write]:
-            nonlocal purged
-            dead = _find_dead(core, self.agent_id, self.ids)
-            letters = [f.message for f in dead if _is_settled(core, f.message.id)]
-            purged = len(letters)
-            return forget(core, letters, core.now().wall)
-
-        core.store.commit(plan)
-        return PurgedDead(purged)
-
-
-def forget(core: Core, letters: Sequence[Message], now: datetime) -> list[Write]:
-    """Return the writes that delete letters and the tasks they opened, and keep their ids and keys spent.
-
-    Part of a plan, because it reads first.
-    """
-    memories: dict[tuple[str, str], dict[str, Any]] = {}
-    for letter in letters:
-        derived = messages.derived_fields(letter)
-        memory = {"id": letter.id, "digest": digest(letter), "at": now.isoformat(), "way": derived}
-        if FEDERATION_NOTE in letter.extra:
-            memory[FEDERATION_NOTE] = letter.extra[FEDERATION_NOTE]
-        # Ids and keys stay spent after the letter is gone: a late retry must not send it again (G3).
-        memories[FORGOTTEN, letter.id] = memory
-        # The id of one letter may be the key of another: an existing entry stays.
-        memories.setdefault((SPENT, spent_key(letter.sender, letter.key or letter.id)), memory)
-    new = [Record(kind=at[0], key=at[1], value=v) for at, v in memories.items() if not core.store.records(*at)]
-    return [
-        *(Forget(letter.id) for letter in letters),
-        *(Put(record=record) for record in new),
-        *alerts.forget_letters(core, letters),
-        *task_index.remove_tasks(core, letters),
-    ]
-
-
-def _find_dead(core: Core, mailbox: str, named: str | Sequence[str]) -> list[Found]:
-    ids = [check_id(id, "id") for id in as_list(named, "id")]
-    if len(ids) > MOST_NAMED:
-        raise TooLarge(f"{len(ids)} letters, the limit is {MOST_NAMED}", field="id")
-    query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True, message_ids=tuple(ids), order="age")
-    found = core.store.find(query)
-    if len(found) < len(set(ids)):
-        found += _dead_outgoing(core, mailbox, tuple(ids))
-    missing = set(ids) - {f.message.id for f in found}
-    if not ids:
-        raise Invalid("no letter is named", field="id", hint="give the ids of dead letters")
-    if missing:
-        names.check_not_moved(core, mailbox, "mailbox")
-        raise UnknownMessage(f"no dead letter {min(missing)!r} in {mailbox!r}", field="id")
-    return found
-
-
-def _dead_outgoing(core: Core, mailbox: str, ids: tuple[str, ...] = ()) -> list[Found]:
-    """Return letters to other systems that died in this room; they belong to their sender."""
-    places = [name for name in all_names(core.store) if AT in name]
-    wanted = Query(states=(State.DEAD,), sender=mailbox, message_ids=ids, order="age")
-    found = (one for place in places for one in core.store.find(replace(wanted, mailbox=place)))
-    return [one for one in found if one.delivery.reason != UNSENT]
-
-
-def _is_settled(core: Core, id: str) -> bool:
-    everywhere = core.store.find(Query(message_ids=(id,)))
-    return all(found.delivery.state in SETTLED for found in everywhere)

@@ -366,8 +366,9 @@ def _of_waiting() -> dict[type, Form]:
 
 @cache
 def _of_work() -> dict[type, Form]:
+    from ..core.dead import Revived  # noqa: PLC0415
     from ..core.messages import Receipt  # noqa: PLC0415
-    from ..core.work import Claimed, Revived, Settled  # noqa: PLC0415
+    from ..core.work import Claimed, Settled  # noqa: PLC0415
 
     moves = {"letters": list[AfterMove]}
     moved = {"letters": lambda settled: list(map(after_move, settled.letters))}
@@ -380,6 +381,7 @@ def _of_work() -> dict[type, Form]:
 
 _BY_MODULE = {
     "postroom.core.agents": _of_agents,
+    "postroom.core.dead": _of_work,
     "postroom.core.messages": _of_messages,
     "postroom.core.tasks": _of_tasks,
     "postroom.core.tokens": _of_tokens,

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
+from ..core import dead, inbox, messages, threads, work
 from ..core import deliveries as core_deliveries
-from ..core import inbox, messages, threads, work
 from ..core.authorize import authorize
 from ..core.compose import Draft, encode_within_limit
 from ..core.messages import check_answer_rate
@@ -538,7 +538,7 @@ class Progress:
         return perform(self._core, self._principal, request).letters[0]
 
     def _revived(self, found: Found) -> Found:
-        request = work.Revive(agent_id=found.delivery.mailbox, ids=found.message.id)
+        request = dead.Revive(agent_id=found.delivery.mailbox, ids=found.message.id)
         return perform(self._core, self._principal, request).letters[0]
 
     def _moved(self, found: Found, action: str, step: Callable[[Delivery], Delivery]) -> Found:

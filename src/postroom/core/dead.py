@@ -1,0 +1,178 @@
+"""Dead letters: list, revive and delete them.
+
+A letter is dead when nobody took it: it expired, was refused, or failed too often. It stays until somebody revives
+it, deletes it, or the retention of the room ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..errors import Invalid, TooLarge, UnknownMessage
+from ..model import delivery as model_delivery
+from ..model.codec import digest
+from ..model.delivery import SETTLED, UNSENT, State
+from ..model.message import FEDERATION_NOTE
+from ..model.names import AT, check_id
+from ..model.query import Found, Query
+from ..model.record import FORGOTTEN, SPENT, Record, spent_key
+from ..store.protocol import Forget, Move, Put, all_names
+from . import alerts, deliveries, messages, names, task_index
+from .validation import as_list, check_limit
+from .verb import MailboxVerb, verb
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from ..model.message import Message
+    from ..store.protocol import Write
+    from .authorize import Principal
+    from .core import Core
+
+
+MOST_NAMED = 10_000  # ids in one call
+
+
+class DeadLetters(Struct):
+    """Dead letters; `delivery.reason` and `.history` say why each died."""
+
+    letters: list[Found]
+
+
+@verb("dead", DeadLetters, action="dead", many=True, writes=False, everyone=True)
+class Dead(MailboxVerb, kw_only=True):
+    """Return dead letters with the reason, the oldest first.
+
+    Letters that were sent to other systems and died before they left this room are their sender's.
+    """
+
+    limit: Annotated[int | None, "how many at most"] = None
+
+    def run(self, core: Core, _principal: Principal) -> DeadLetters:
+        most = check_limit(self.limit)
+        query = Query(states=(State.DEAD,), shown_only=True, order="age", limit=most)
+        if not self.agent_id:
+            deliveries.apply_timers(core, core.now(), None)
+            return DeadLetters(core.store.find(query))
+        deliveries.apply_timers(core, core.now(), (self.agent_id,))
+        names.check_not_moved(core, self.agent_id, "mailbox")
+        own = core.store.find(replace(query, mailbox=self.agent_id))
+        found = [*own, *_dead_outgoing(core, self.agent_id)]
+        return DeadLetters(sorted(found, key=lambda f: (f.delivery.number, f.delivery.mailbox))[:most])
+
+
+class Revived(Struct):
+    """Letters that are in the inbox again."""
+
+    letters: list[Found]
+
+
+@verb("revive", Revived, action="revive", old_names={"message_ids": "ids"})
+class Revive(MailboxVerb, kw_only=True):
+    """Return dead letters to the inbox with no attempts counted; all of them or none."""
+
+    ids: Annotated[str | list[str], "ids of letters"]
+
+    def run(self, core: Core, _principal: Principal) -> Revived:
+        revived: list[Found] = []
+        now = core.now().wall
+
+        def plan() -> Sequence[Write]:
+            revived.clear()
+            moves = []
+            for found in _find_dead(core, self.agent_id, self.ids):
+                before = found.delivery
+                if AT in before.mailbox:
+                    after, action = model_delivery.requeue(before, now), "requeue"
+                else:
+                    after, action = model_delivery.revive(before), "revive"
+                revived.append(Found(found.message, after))
+                moves.append(Move(before, after, action))
+            return moves
+
+        core.store.commit(plan)
+        return Revived(revived)
+
+
+class PurgedDead(Struct):
+    """How many letters were deleted."""
+
+    purged: int
+
+
+@verb("purge_dead", PurgedDead, action="purge", old_names={"message_ids": "ids"})
+class PurgeDead(MailboxVerb, kw_only=True):
+    """Delete dead letters for good; one that is not settled in another mailbox is kept."""
+
+    ids: Annotated[str | list[str], "ids of letters"]
+
+    def run(self, core: Core, _principal: Principal) -> PurgedDead:
+        purged = 0
+
+        def plan() -> Sequence[Write]:
+            nonlocal purged
+            dead = _find_dead(core, self.agent_id, self.ids)
+            letters = [f.message for f in dead if _is_settled(core, f.message.id)]
+            purged = len(letters)
+            return forget(core, letters, core.now().wall)
+
+        core.store.commit(plan)
+        return PurgedDead(purged)
+
+
+def forget(core: Core, letters: Sequence[Message], now: datetime) -> list[Write]:
+    """Return the writes that delete letters and the tasks they opened, and keep their ids and keys spent.
+
+    Part of a plan, because it reads first.
+    """
+    memories: dict[tuple[str, str], dict[str, Any]] = {}
+    for letter in letters:
+        derived = messages.derived_fields(letter)
+        memory = {"id": letter.id, "digest": digest(letter), "at": now.isoformat(), "way": derived}
+        if FEDERATION_NOTE in letter.extra:
+            memory[FEDERATION_NOTE] = letter.extra[FEDERATION_NOTE]
+        # Ids and keys stay spent after the letter is gone: a late retry must not send it again (G3).
+        memories[FORGOTTEN, letter.id] = memory
+        # The id of one letter may be the key of another: an existing entry stays.
+        memories.setdefault((SPENT, spent_key(letter.sender, letter.key or letter.id)), memory)
+    new = [Record(kind=at[0], key=at[1], value=v) for at, v in memories.items() if not core.store.records(*at)]
+    return [
+        *(Forget(letter.id) for letter in letters),
+        *(Put(record=record) for record in new),
+        *alerts.forget_letters(core, letters),
+        *task_index.remove_tasks(core, letters),
+    ]
+
+
+def _find_dead(core: Core, mailbox: str, named: str | Sequence[str]) -> list[Found]:
+    ids = [check_id(id, "id") for id in as_list(named, "id")]
+    if len(ids) > MOST_NAMED:
+        raise TooLarge(f"{len(ids)} letters, the limit is {MOST_NAMED}", field="id")
+    query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True, message_ids=tuple(ids), order="age")
+    found = core.store.find(query)
+    if len(found) < len(set(ids)):
+        found += _dead_outgoing(core, mailbox, tuple(ids))
+    missing = set(ids) - {f.message.id for f in found}
+    if not ids:
+        raise Invalid("no letter is named", field="id", hint="give the ids of dead letters")
+    if missing:
+        names.check_not_moved(core, mailbox, "mailbox")
+        raise UnknownMessage(f"no dead letter {min(missing)!r} in {mailbox!r}", field="id")
+    return found
+
+
+def _dead_outgoing(core: Core, mailbox: str, ids: tuple[str, ...] = ()) -> list[Found]:
+    """Return letters to other systems that died in this room; they belong to their sender."""
+    places = [name for name in all_names(core.store) if AT in name]
+    wanted = Query(states=(State.DEAD,), sender=mailbox, message_ids=ids, order="age")
+    found = (one for place in places for one in core.store.find(replace(wanted, mailbox=place)))
+    return [one for one in found if one.delivery.reason != UNSENT]
+
+
+def _is_settled(core: Core, id: str) -> bool:
+    everywhere = core.store.find(Query(message_ids=(id,)))
+    return all(found.delivery.state in SETTLED for found in everywhere)
