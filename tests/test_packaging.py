@@ -135,3 +135,13 @@ def test_a_user_who_may_not_write_to_the_environment_mails_and_nothing_is_left_o
         assert [] == environment.postroom("check", "--as", "bob")["letters"]
     TOOLS["pip"]("--python", str(environment.python), "uninstall", "--yes", "postroom")
     assert before == contents(environment.folder)
+
+
+def test_a_linter_finds_nothing_in_the_dockerfile() -> None:
+    linter = [str(Path(sys.executable).parent / "hadolint"), "--no-color"]
+    read = subprocess.run([*linter, str(ROOT / "Dockerfile")], capture_output=True, text=True, check=False)
+    assert (0, "") == (read.returncode, read.stdout)
+    wrong = subprocess.run(
+        [*linter, "-"], input="FROM python\nRUN cd /x", capture_output=True, text=True, check=False
+    )
+    assert 1 == wrong.returncode and "Use WORKDIR" in wrong.stdout
