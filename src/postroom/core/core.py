@@ -1,6 +1,6 @@
 """The `Core` that every verb takes: the store, the limits, the clock and the ids of one room.
 
-Beside it stand the two functions by which verbs read and write small records, and a probe of the store.
+Beside it stand the functions by which verbs read and write small records, and a probe of the store.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from ..policy.limits import Limits
 from ..store.protocol import Put, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from ..model.query import Moment
+    from ..store.protocol import Write
 
 
 T = TypeVar("T")
@@ -110,6 +111,30 @@ def put_record(kind: str, key: str, value: Any, held: Record | None, *, durable:
     return Put(record=Record(kind=kind, key=key, value=value, revision=revision), durable=durable)
 
 
+def find_value(core: Core, kind: str, key: str, wanted: type[T]) -> T | None:
+    """Return the value of the record of this kind and key, if there is one."""
+    held = find_record(core, kind, key)
+    return None if held is None else convert(held.value, wanted)
+
+
+def values_of(core: Core, kind: str, wanted: type[T]) -> dict[str, T]:
+    """Return the values of all records of a kind, by key."""
+    return {record.key: convert(record.value, wanted) for record in core.store.records(kind)}
+
+
+def commit(core: Core, plan: Callable[[], tuple[Sequence[Write], T]]) -> T:
+    """Commit the writes that a plan returns, and return what it returns beside them. It may be called twice."""
+    found: list[T] = []
+
+    def writes() -> Sequence[Write]:
+        planned, result = plan()
+        found[:] = [result]
+        return planned
+
+    core.store.commit(writes)
+    return found[0]
+
+
 def change_record(
     core: Core, kind: str, key: str, wanted: type[T], step: Callable[[T | None], S], *, durable: bool = True
 ) -> S:
@@ -118,16 +143,15 @@ def change_record(
     `step` gets the value as it is, None if there is no record; what it returns is stored, and None removes the
     record. It may be called twice.
     """
-    after: list[S] = []
 
-    def plan() -> list[Put]:
+    def plan() -> tuple[list[Put], S]:
         held = find_record(core, kind, key)
         before = None if held is None else convert(held.value, wanted)
-        after[:] = [step(before)]  # plans may run twice: set, not append
-        return [] if after == [before] else [put_record(kind, key, to_plain(after[0]), held, durable=durable)]
+        after = step(before)
+        is_same = [after] == [before]
+        return [] if is_same else [put_record(kind, key, to_plain(after), held, durable=durable)], after
 
-    core.store.commit(plan)
-    return after[0]
+    return commit(core, plan)
 
 
 PULSE = "pulse"  # kind and key of the record that `probe_store` writes, reads and removes

@@ -16,7 +16,7 @@ from ..model.names import ANYWHERE, fold
 from ..model.peer import Carried
 from ..model.record import EVERYONE, LINK, SERVED
 from ..policy.trust import routes_to, strategy_of
-from .core import change_record, find_record, put_record
+from .core import change_record, find_record, find_value, put_record, values_of
 from .peers import all_peers
 
 if TYPE_CHECKING:
@@ -81,9 +81,7 @@ def record_end(core: Core, began: datetime) -> None:
 def carried(core: Core, systems: Iterable[str]) -> tuple[Carried, ...]:
     """Return for each system what carries mail there now or, if nothing does, why not and since when."""
     peers = all_peers(core)
-    record = find_record(core, SERVED, EVERYONE)
-    served = None if record is None else convert(record.value, Served)
-    statuses = {one.key: convert(one.value, LinkStatus) for one in core.store.records(LINK)}
+    served, statuses = find_value(core, SERVED, EVERYONE, Served), values_of(core, LINK, LinkStatus)
     return tuple(_carried(core, peers, served, statuses, system) for system in systems)
 
 

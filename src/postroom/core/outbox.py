@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ..errors import Invalid, Missing, PostroomError
 from ..model import delivery as model_delivery
-from ..model.codec import convert, to_plain
+from ..model.codec import to_plain
 from ..model.delivery import GIVEN, Attempt, State
 from ..model.message import FEDERATION_NOTE, Recipient, is_any, same_name
 from ..model.names import (
@@ -45,8 +45,8 @@ from . import deliveries as core_deliveries
 from . import links, task_index
 from . import peers as core_peers
 from .compose import check_address
-from .core import find_record, put_record
-from .deliveries import SLICE, apply_timers
+from .core import commit, find_record, find_value, put_record, values_of
+from .deliveries import SLICE, apply_timers, move_found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -89,7 +89,7 @@ def assign(core: Core, letters: Sequence[Found], system: str) -> None:
 
     def plan() -> Sequence[Write]:
         # A letter that one system may have is never given to another: it would be delivered twice (G9).
-        free = [one for found in letters for one in _still_queued(core, found) if not one.given_to]
+        free = [one for found in letters for one in _queued_now(core, found) if not one.given_to]
         return [Move(one, model_delivery.give(one, attempt), "give") for one in free]
 
     core.store.commit(plan)
@@ -101,9 +101,8 @@ def record_departure(core: Core, deliveries: Sequence[Delivery], system: str) ->
 
     def plan() -> Sequence[Write]:
         # As they are now: something may have been unsent, or have expired, while it was on its way.
-        ids = tuple({id for id, _ in places})
-        queued = [one.delivery for one in core.store.find(Query(message_ids=ids, states=(State.QUEUED,)))]
-        gone = [one for one in queued if (one.message_id, one.mailbox) in places]
+        queued = core.store.find(Query(message_ids=tuple({id for id, _ in places}), states=(State.QUEUED,)))
+        gone = [f.delivery for f in queued if (f.message.id, f.delivery.mailbox) in places]
         return [Move(one, model_delivery.depart(one, now, _whereto(one, system)), "depart") for one in gone]
 
     core.store.commit(plan)
@@ -112,11 +111,7 @@ def record_departure(core: Core, deliveries: Sequence[Delivery], system: str) ->
 def record_delay(core: Core, found: Found, reason: str, due_at: datetime) -> None:
     """Record that the other system did not take a letter now; it is tried again at `due_at`."""
     attempt = Attempt(at=core.now().wall, holder=system_of(found.delivery.mailbox), reason=reason)
-
-    def plan() -> Sequence[Write]:
-        return [Move(d, model_delivery.retry(d, attempt, due_at), "retry") for d in _still_queued(core, found)]
-
-    core.store.commit(plan)
+    move_found(core, _still_queued(found), "retry", lambda one: model_delivery.retry(one, attempt, due_at))
 
 
 def record_refusal(core: Core, found: Found, reason: str) -> None:
@@ -124,7 +119,7 @@ def record_refusal(core: Core, found: Found, reason: str) -> None:
     now = core.now().wall
 
     def plan() -> Sequence[Write]:
-        return [w for d in _still_queued(core, found) for w in _buried(core, found, d, reason, now)]
+        return [write for one in _queued_now(core, found) for write in _buried(core, found, one, reason, now)]
 
     core.store.commit(plan)
 
@@ -133,21 +128,20 @@ def give_up_old(core: Core, now: datetime) -> int:
     """Bury letters that waited longer than `outbox_max_age`, bounce them, and return how many."""
     given_up = 0
 
-    def plan() -> Sequence[Write]:
-        nonlocal given_up
+    def plan() -> tuple[list[Write], int]:
+        old = list(_too_old(core, now))
         writes: list[Write] = []
-        for found in _too_old(core, now):
+        for found in old:
             reason = f"{_waited_for(found.delivery)} did not take it in time"
             writes += _buried(core, found, found.delivery, reason, now)
-            given_up += 1
-        return writes
+        return writes, len(old)
 
     while next(_too_old(core, now), None) is not None:
-        before = given_up
-        core.store.commit(plan)
+        buried = commit(core, plan)
         # Another process settled them between the look and the commit.
-        if given_up == before:
+        if not buried:
             break
+        given_up += buried
     return given_up
 
 
@@ -229,10 +223,13 @@ def _too_old(core: Core, now: datetime) -> Iterator[Found]:
                 return
 
 
-def _still_queued(core: Core, found: Found) -> list[Delivery]:
-    """Return the delivery as it is now; nothing if it was unsent or expired meanwhile."""
-    at = Query(mailbox=found.delivery.mailbox, message_ids=(found.message.id,), states=(State.QUEUED,))
-    return [one.delivery for one in core.store.find(at)]
+def _still_queued(found: Found) -> Query:
+    """Return the query for the delivery as it is now; it finds nothing if that was unsent or expired meanwhile."""
+    return Query(mailbox=found.delivery.mailbox, message_ids=(found.message.id,), states=(State.QUEUED,))
+
+
+def _queued_now(core: Core, found: Found) -> list[Delivery]:
+    return [one.delivery for one in core.store.find(_still_queued(found))]
 
 
 def _buried(core: Core, found: Found, delivery: Delivery, reason: str, now: datetime) -> list[Write]:
@@ -309,16 +306,17 @@ def route_of(core: Core, name: str, now: datetime) -> Route | None:
 
 
 def _known_route(core: Core, name: str) -> Route | None:
-    held = find_record(core, ROUTE, fold(name))
-    return None if held is None else convert(held.value, Route)
+    return find_value(core, ROUTE, fold(name), Route)
 
 
 def announced_agents(core: Core) -> list[tuple[str, Route]]:
     """Return agents at other systems that peers announced, while that is fresh and a peer leads there."""
     now, peers = core.now().wall, core_peers.all_peers(core)
-    routes = [(record.key, convert(record.value, Route)) for record in core.store.records(ROUTE)]
-    reachable = [(key, at) for key, at in routes if at.until > now and peer_towards(core, peers, at.system)]
-    return [(at.name or key, at) for key, at in reachable if not at.is_found]
+    return [
+        (at.name or key, at)
+        for key, at in values_of(core, ROUTE, Route).items()
+        if at.until > now and not at.is_found and peer_towards(core, peers, at.system)
+    ]
 
 
 def refreshes_on_miss(core: Core) -> bool:
@@ -355,30 +353,29 @@ def redirect_unknown(core: Core, name: str, spelling: str, system: str) -> str |
     for another system, or may not go there, stay here.
     """
     mailbox = spell_remote(core, at_system(spelling, system))
-    sent: list[Move] = []
 
-    def plan() -> Sequence[Write]:
-        sent.clear()
+    def plan() -> tuple[Sequence[Write], bool]:
         # Registered here since it was looked up: its mail stays.
         if is_known(core.store, name):
-            return []
+            return [], False
         now, peers = core.now().wall, core_peers.all_peers(core)
         # The outbox has a limit per system; what does not fit stays here, where it lies safe (G10).
         free = core.limits.outbox_max_letters - waiting_letters(core.store, mailbox, name)[0]
         lying = Query(mailbox=name, states=(State.UNREAD,), unread_only=True, order="age", limit=max(0, free))
         going = [one for one in core.store.find(lying) if _may_go_on(core, peers, one, mailbox, now)]
-        sent.extend(
+        if not going:
+            return [], False
+        moves = [
             Move(one.delivery, model_delivery.redirect(one.delivery, mailbox, now), model_delivery.REDIRECTED)
             for one in going
-        )
+        ]
         until = now + timedelta(seconds=core.limits.federation_table_ttl)
         route = Route(system=system, until=until, name=spelling, is_found=True)
         held = find_record(core, ROUTE, fold(name))
         tasks = task_index.redirect(core, [one.message for one in going], name, mailbox)
-        return [*sent, *tasks, put_record(ROUTE, fold(name), to_plain(route), held, durable=False)] if sent else []
+        return [*moves, *tasks, put_record(ROUTE, fold(name), to_plain(route), held, durable=False)], True
 
-    core.store.commit(plan)
-    return mailbox if sent else None
+    return mailbox if commit(core, plan) else None
 
 
 def search_again(core: Core, found: Found, reason: str) -> bool:
@@ -398,19 +395,13 @@ def search_again(core: Core, found: Found, reason: str) -> bool:
         or not any(same_name(one.address, name) for one in found.message.recipients)
     ):
         return False
-    moved: list[Move] = []
+    now, target = core.now().wall, at_system(name, ANYWHERE)
+    attempt = Attempt(at=now, holder=system, reason=reason)
 
-    def plan() -> Sequence[Write]:
-        now, target = core.now().wall, at_system(name, ANYWHERE)
-        attempt = model_delivery.Attempt(at=now, holder=system, reason=reason)
-        moved[:] = [
-            Move(one, model_delivery.redirect(one, target, now, attempt), model_delivery.REDIRECTED)
-            for one in _still_queued(core, found)
-        ]
-        return moved
+    def redirected(one: Delivery) -> Delivery:
+        return model_delivery.redirect(one, target, now, attempt)
 
-    core.store.commit(plan)
-    return bool(moved)
+    return bool(move_found(core, _still_queued(found), model_delivery.REDIRECTED, redirected))
 
 
 def _may_go_on(core: Core, peers: Mapping[str, Peer], found: Found, mailbox: str, now: datetime) -> bool:
@@ -461,7 +452,14 @@ def why_it_waits(core: Core, delivery: Delivery) -> str | None:
 def check_routes(core: Core, peers: Mapping[str, Peer], message: Message, mailboxes: Iterable[str]) -> None:
     """Refuse a letter to a system that no peer leads to, or that its scope may not write to."""
     for mailbox in mailboxes:
-        _check_route(core, peers, message, parse_address(mailbox, "to"))
+        target = parse_address(mailbox, "to")
+        peer = peer_towards(core, peers, target.system)
+        if peer is None and target.system == ANYWHERE:
+            raise Missing(f"there is nobody to ask for {target.agent!r}", field="to", hint="postroom peers add")
+        if peer is None:
+            raise trust.no_route(peers, target.system)
+        if target.system != ANYWHERE:
+            trust.check_outgoing(peer, message, target)
 
 
 def has_routes(core: Core, peers: Mapping[str, Peer], message: Message, mailboxes: Iterable[str]) -> bool:
@@ -474,16 +472,6 @@ def has_routes(core: Core, peers: Mapping[str, Peer], message: Message, mailboxe
     except PostroomError:
         return False
     return True
-
-
-def _check_route(core: Core, peers: Mapping[str, Peer], message: Message, target: Address) -> None:
-    peer = peer_towards(core, peers, target.system)
-    if peer is None and target.system == ANYWHERE:
-        raise Missing(f"there is nobody to ask for {target.agent!r}", field="to", hint="postroom peers add")
-    if peer is None:
-        raise trust.no_route(peers, target.system)
-    if target.system != ANYWHERE:
-        trust.check_outgoing(peer, message, target)
 
 
 def was_sent_to(core: Core, id: str, party: str) -> bool:

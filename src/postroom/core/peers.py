@@ -21,21 +21,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import BadStore, Conflict, Invalid, Missing, NameTaken, NotAllowed
-from ..model.codec import convert, is_same_secret, token_hash
+from ..model.codec import is_same_secret, token_hash
 from ..model.message import same_name
 from ..model.names import check_agent, check_name, check_scope, fold
 from ..model.peer import AUTHS, EVERYWHERE, EXPOSURES, Exposure, Peer
 from ..model.record import EVERYONE, PEER, SYSTEM
 from ..model.values import check_label, check_line
 from ..store.address import check_usable, is_there, place_of
-from .core import change_record, find_record
+from .core import change_record, commit, find_record, find_value, put_record, values_of
 from .verb import Verb, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import datetime
     from urllib.parse import SplitResult
 
+    from ..store.protocol import Write
     from .authorize import Principal
     from .core import Core
 
@@ -48,8 +49,8 @@ _NO_PROOF = "0" * 64
 
 def all_peers(core: Core) -> dict[str, Peer]:
     """Return all peers by name, in the order of their names."""
-    found = [convert(record.value, Peer) for record in core.store.records(PEER)]
-    return {one.system: one for one in sorted(found, key=lambda one: fold(one.system))}
+    found = sorted(values_of(core, PEER, Peer).values(), key=lambda one: fold(one.system))
+    return {one.system: one for one in found}
 
 
 class Peers(Struct):
@@ -84,8 +85,7 @@ class GetPeer(Verb, kw_only=True):
 
 def peer(core: Core, system: str) -> Peer | None:
     """Return the peer of this name, in upper or lower case; None if there is none."""
-    held = find_record(core, PEER, fold(system))
-    return None if held is None else convert(held.value, Peer)
+    return find_value(core, PEER, fold(system), Peer)
 
 
 def known_peer(core: Core, system: str) -> Peer:
@@ -124,18 +124,17 @@ class AddPeer(Verb, kw_only=True):
 
     def run(self, core: Core, _principal: Principal) -> NewPeer:
         fresh, fields = fresh_token(), self.fields
-        made: list[str] = []
-
         if fields.get("exposure", "tagged") != "tagged":
             fields = {"tags": (), **fields}  # tags mean nothing with another exposure
 
         def step(before: Peer | None) -> Peer:
             after = replace(before, **fields) if before else Peer(system=self.system, **fields)
-            made[:] = [fresh] if _needs_proof(after) else []
-            return replace(after, proof=token_hash(fresh)) if made else after
+            # One that dials us needs a token to show; one that we dial has a certificate.
+            needs_proof = not (after.proof or after.is_dialled or after.is_mount) and after.auth in TOKENS
+            return replace(after, proof=token_hash(fresh)) if needs_proof else after
 
         kept = change(core, self.system, step, ours=self.ours)
-        return NewPeer(made[0] if made else "", kept)
+        return NewPeer(fresh if kept.proof == token_hash(fresh) else "", kept)
 
 
 @verb("trust_peer", OnePeer, action="peers", local=True)
@@ -196,13 +195,12 @@ class RemovePeer(Verb, kw_only=True):
     system: Annotated[str, "the name of the other system"]
 
     def run(self, core: Core, _principal: Principal) -> OnePeer:
-        gone: list[Peer] = []
+        key = fold(self.system)
 
-        def removed(before: Peer | None) -> None:
-            gone[:] = [before or known_peer(core, self.system)]
+        def plan() -> tuple[Sequence[Write], Peer]:
+            return [put_record(PEER, key, None, find_record(core, PEER, key))], known_peer(core, self.system)
 
-        change_record(core, PEER, fold(self.system), Peer, removed)
-        return OnePeer(gone[0])
+        return OnePeer(commit(core, plan))
 
 
 # -- proof of a calling peer
@@ -262,11 +260,6 @@ def _shows(credential: Any, proof: str) -> bool:
 def _keep(core: Core, system: str, step: Callable[[Peer], Peer]) -> Peer | None:
     """Change a peer without a caller's authority; return None if the peer is gone meanwhile."""
     return change_record(core, PEER, fold(system), Peer, lambda before: None if before is None else step(before))
-
-
-def _needs_proof(after: Peer) -> bool:
-    """Return whether a peer needs a new token: one that dials us does; one that we dial has a certificate."""
-    return not after.proof and not after.is_dialled and not after.is_mount and after.auth in TOKENS
 
 
 def fresh_token() -> str:
@@ -489,45 +482,44 @@ def system_id(core: Core, *, gives_way: bool = False) -> str:
     """
     if core.system:
         return check_agent(core.system, "system")
-    found = find_record(core, SYSTEM, EVERYONE)
-    if found is not None:
-        return _name(found.value)
-    name = f"postroom-{core.ids.token()[:_DIGITS]}"
-    made: Any = {_GIVES_WAY: name} if gives_way else name
-    return _name(change_record(core, SYSTEM, EVERYONE, Any, lambda held: held or made))
+    found = find_value(core, SYSTEM, EVERYONE, Any)
+    if found is None:
+        name = f"postroom-{core.ids.token()[:_DIGITS]}"
+        made: Any = {_GIVES_WAY: name} if gives_way else name
+        found = change_record(core, SYSTEM, EVERYONE, Any, lambda held: held or made)
+    return _name(found)
 
 
 def is_ours(core: Core, system: str) -> bool:
     """Return whether this is the name of this room; False while it has none."""
-    found = None if core.system else find_record(core, SYSTEM, EVERYONE)
-    return same_name(system, core.system or (_name(found.value) if found else ""))
+    return same_name(system, core.system or _name(find_value(core, SYSTEM, EVERYONE, Any) or ""))
 
 
 def announced(core: Core) -> str:
     """Return the name of this room to announce it to others: from now on it stays."""
     name = system_id(core)
-    found = None if core.system else find_record(core, SYSTEM, EVERYONE)
-    return name if found is None or not _may_give_way(found.value) else _name(_settle_name(core, name))
+    found = None if core.system else find_value(core, SYSTEM, EVERYONE, Any)
+    return _settled_name(core, name) if _may_give_way(found) else name
 
 
 def take_name(core: Core, name: str) -> str:
     """Take the name in an invitation, unless a name is kept already; return the name in force."""
     checked = check_agent(core.system or name, "system")
-    return checked if core.system else _name(_settle_name(core, checked))
+    return checked if core.system else _settled_name(core, checked)
 
 
 def adopt(core: Core, name: str) -> str:
     """Take the name of a MAP server, unless a name is kept already; return the name in force."""
-    return _name(_settle_name(core, {_OF_SERVER: check_agent(name, "system")}))
+    return _settled_name(core, {_OF_SERVER: check_agent(name, "system")})
 
 
-def _settle_name(core: Core, name: Any) -> Any:
-    """Replace a name that may give way, or none; return what is recorded then."""
+def _settled_name(core: Core, name: Any) -> str:
+    """Record a name in place of one that may give way, or of none; return the name that is recorded then."""
 
     def step(held: Any) -> Any:
         return name if held is None or _may_give_way(held) else held
 
-    return change_record(core, SYSTEM, EVERYONE, Any, step)
+    return _name(change_record(core, SYSTEM, EVERYONE, Any, step))
 
 
 def _may_give_way(value: Any) -> bool:

@@ -8,20 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Struct
 
 from ..errors import Invalid, Missing, TooLarge
-from ..model.codec import convert, to_plain
 from ..model.message import Template, filled, places_in
 from ..model.names import check_kind, check_name
 from ..model.record import TEMPLATE
 from ..model.values import check_line, check_text
 from .compose import LONGEST_SUBJECT, LetterFields, check_priority, check_texts
-from .core import find_record, put_record
+from .core import change_record, find_value, values_of
 from .messages import Receipt, send_one
 from .verb import PriorityWord, Verb, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..store.protocol import Write
     from .authorize import Principal
     from .core import Core
 
@@ -49,7 +45,7 @@ class ListTemplates(Verb, kw_only=True):
     """Return all templates, sorted by name."""
 
     def run(self, core: Core, _principal: Principal) -> Templates:
-        return Templates([convert(record.value, Template) for record in core.store.records(TEMPLATE)])
+        return Templates(list(values_of(core, TEMPLATE, Template).values()))
 
 
 @verb("template", OneTemplate, action="template", writes=False)
@@ -76,13 +72,7 @@ class SaveTemplate(Verb, kw_only=True):
     def run(self, core: Core, _principal: Principal) -> OneTemplate:
         given = {name: value for name in _FIELDS if (value := getattr(self, name)) is not None}
         template = check_template(core, self.name, given)
-
-        def plan() -> Sequence[Write]:
-            value = to_plain(template)
-            return [put_record(TEMPLATE, template.name, value, find_record(core, TEMPLATE, template.name))]
-
-        core.store.commit(plan)
-        return OneTemplate(template)
+        return OneTemplate(change_record(core, TEMPLATE, template.name, Template, lambda _: template))
 
 
 @verb("delete_template", DeletedTemplate, action="templates")
@@ -92,11 +82,7 @@ class DeleteTemplate(Verb, kw_only=True):
     name: Annotated[str, "its name"]
 
     def run(self, core: Core, _principal: Principal) -> DeletedTemplate:
-        def plan() -> Sequence[Write]:
-            _find(core, self.name)
-            return [put_record(TEMPLATE, self.name, None, find_record(core, TEMPLATE, self.name))]
-
-        core.store.commit(plan)
+        change_record(core, TEMPLATE, _find(core, self.name).name, Template, lambda _: None)
         return DeletedTemplate(self.name)
 
 
@@ -123,10 +109,12 @@ class SendTemplate(LetterFields, kw_only=True):
 
 def _find(core: Core, name: Any) -> Template:
     """Return the template of this name, or raise Missing with the names that exist."""
-    held = find_record(core, TEMPLATE, check_name(name, "template"))
-    if held is None:
-        raise Missing(f"there is no template {name!r}", field="template", hint=_names_hint(core))
-    return convert(held.value, Template)
+    found = find_value(core, TEMPLATE, check_name(name, "template"), Template)
+    if found is None:
+        names = core.store.keys(TEMPLATE)
+        hint = f"there are {', '.join(names[:10])}" if names else "there are none yet; save one first"
+        raise Missing(f"there is no template {name!r}", field="template", hint=hint)
+    return found
 
 
 _FIELDS = tuple(field for field in Template.__struct_fields__ if field != "name")
@@ -173,8 +161,3 @@ def _as_text(value: Any, field: str) -> str:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return f"{value}"
     return check_text(value, field)
-
-
-def _names_hint(core: Core) -> str:
-    names = core.store.keys(TEMPLATE)
-    return f"there are {', '.join(names[:10])}" if names else "there are none yet; save one first"

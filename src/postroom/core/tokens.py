@@ -17,21 +17,20 @@ from msgspec.structs import replace
 
 from ..errors import Invalid, Missing, NotAllowed
 from ..model.agent import Card, parent_of
-from ..model.codec import convert, is_same_secret, to_plain, token_hash
+from ..model.codec import is_same_secret, to_plain, token_hash
 from ..model.names import POSTMASTER, check_agent, fold, meant
 from ..model.record import CARD, EVERYONE, SEALED, TOKEN
 from ..model.values import check_line
 from ..store.protocol import Introduce, spelling_of
 from . import names as core_names
 from .authorize import SCOPES, Principal
-from .core import change_record, find_record, put_record
-from .validation import as_list
+from .core import change_record, find_record, find_value, put_record, values_of
+from .validation import as_list, is_made_id
 from .verb import Verb, verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..model.record import Record
     from ..store.protocol import Write
     from .core import Core
 
@@ -111,8 +110,7 @@ class ListTokens(Verb, kw_only=True):
     """Return all tokens without their secrets, including revoked ones, the oldest first."""
 
     def run(self, core: Core, _principal: Principal) -> Tokens:
-        found = [convert(record.value, Token) for record in core.store.records(TOKEN)]
-        return Tokens(sorted(found, key=lambda token: token.created_at))
+        return Tokens(sorted(values_of(core, TOKEN, Token).values(), key=lambda token: token.created_at))
 
 
 class OneToken(Struct):
@@ -129,7 +127,7 @@ class RevokeToken(Verb, kw_only=True):
 
     def run(self, core: Core, _principal: Principal) -> OneToken:
         missing = Missing(f"there is no token {self.id!a}", field="id", hint="postroom tokens shows all")
-        if not _is_id(self.id):
+        if not is_made_id(self.id):
             raise missing
 
         def revoked(token: Token | None) -> Token:
@@ -176,15 +174,13 @@ def is_live(core: Core, id: str) -> bool:
 
 def live_token(core: Core, id: str) -> Token | None:
     """Return the token with this id, if it is valid."""
-    held = _find(core, id)
-    token = None if held is None else convert(held.value, Token)
+    token = _find(core, id)
     return token if token is not None and token.is_live else None
 
 
 def sealed(core: Core) -> list[str]:
     """Return the agents as which no caller can act without a token."""
-    held = find_record(core, SEALED, EVERYONE)
-    return [] if held is None else list(held.value)
+    return find_value(core, SEALED, EVERYONE, list[str]) or []
 
 
 def effective_principal(core: Core, principal: Principal, named: str | None = None) -> Principal:
@@ -221,8 +217,8 @@ def _is_sealed(core: Core, name: str, sealed_names: set[str]) -> bool:
         now = core_names.current_name(core, spelling_of(core.store, step) or step)
         if fold(now) in sealed_names:
             return True
-        card = find_record(core, CARD, now)
-        step = None if card is None else parent_of(convert(card.value, Card))
+        card = find_value(core, CARD, now, Card)
+        step = None if card is None else parent_of(card)
     return False
 
 
@@ -249,20 +245,15 @@ def _verify(core: Core, text: Any) -> Token | None:
     if not isinstance(text, str) or len(text) > _LONGEST or not text.isascii():
         return None
     prefix, _, rest = text.partition("_")
-    held = _find(core, rest.partition("_")[0]) if prefix == PREFIX else None
-    token = None if held is None else convert(held.value, Token)
+    token = _find(core, rest.partition("_")[0]) if prefix == PREFIX else None
     # Compare anyway: an unknown id takes as long as a wrong secret
     expected = token.hash if token is not None else "0" * 64
     is_right = is_same_secret(token_hash(text), expected)
     return token if token is not None and is_right and token.is_live else None
 
 
-def _find(core: Core, id: Any) -> Record | None:
-    return find_record(core, TOKEN, id) if _is_id(id) else None
-
-
-def _is_id(id: Any) -> bool:
-    return isinstance(id, str) and 0 < len(id) <= 32 and id.isalnum()
+def _find(core: Core, id: Any) -> Token | None:
+    return find_value(core, TOKEN, id, Token) if is_made_id(id) else None
 
 
 def _seal_writes(core: Core, names: set[str]) -> list[Write]:

@@ -34,6 +34,11 @@ def check_limit(value: Any) -> int | None:
     return None if value is None else check_count(value, "limit")
 
 
+def is_made_id(value: Any) -> bool:
+    """Return whether a value is like the ids that are made here, of tokens and webhooks."""
+    return isinstance(value, str) and 0 < len(value) <= 32 and value.isalnum()
+
+
 def check_seconds(value: Any, field: str, *, above: float = -math.ulp(0), most: float = math.inf) -> float:
     """Return a span of time that is more than `above` and at most `most` seconds; by default zero or more."""
     if (

@@ -10,6 +10,7 @@ it again, and the called side knows by the id that it is the same call. `hosts/w
 
 from __future__ import annotations
 
+import math
 import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,16 +27,18 @@ from ..model.record import ALERT_LOG, CALLS, WEBHOOK, alert_log_key
 from ..model.values import check_line
 from ..model.webhook import OpenCall, Webhook, read_target, secret_of
 from ..policy.webhook_targets import check_target
+from ..store.protocol import Put
 from . import alerts, names
 from .alerts import find_log
-from .core import change_record, find_record, put_record
+from .core import change_record, commit, find_record, find_value, put_record, values_of
+from .validation import is_made_id
 from .verb import LOCAL, MailboxVerb, Verb, perform, seconds_to_sleep, verb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from ..model.record import Record
-    from ..store.protocol import Put, Write
+    from ..store.protocol import Write
     from .authorize import Principal
     from .core import Core
 
@@ -72,7 +75,7 @@ class AddWebhook(Verb, kw_only=True):
             id=os.urandom(4).hex(),
             url=self.url,
             mailbox=names.current_name(core, meant(check_agent(self.mailbox, "for"), core.limits.human)),
-            secret=_fresh_secret(),
+            secret=secret_of(os.urandom(32)),
             min_priority=self.min_priority,
             allow_private=self.allow_private,
             created_at=core.now().wall,
@@ -91,8 +94,7 @@ class AddWebhook(Verb, kw_only=True):
 
 def all_webhooks(core: Core) -> list[Webhook]:
     """Return all webhooks, also those that are off; the oldest first."""
-    found = [convert(record.value, Webhook) for record in core.store.records(WEBHOOK)]
-    return sorted(found, key=lambda one: (one.created_at, one.id))
+    return sorted(values_of(core, WEBHOOK, Webhook).values(), key=lambda one: (one.created_at, one.id))
 
 
 @verb("webhooks", Webhooks, action="webhooks", writes=False)
@@ -120,7 +122,7 @@ class RotateWebhook(Verb, kw_only=True):
     id: Annotated[str, "the webhook's id"]
 
     def run(self, core: Core, _principal: Principal) -> OneWebhook:
-        fresh, until = _fresh_secret(), core.now().wall + GRACE
+        fresh, until = secret_of(os.urandom(32)), core.now().wall + GRACE
 
         def rotated(now: Webhook) -> Webhook:
             return replace(now, secret=fresh, former_secret=now.secret, former_until=until)
@@ -157,15 +159,12 @@ class RemoveWebhook(Verb, kw_only=True):
     id: Annotated[str, "the webhook's id"]
 
     def run(self, core: Core, _principal: Principal) -> OneWebhook:
-        gone: list[Webhook] = []
-
-        def plan() -> Sequence[Write]:
+        def plan() -> tuple[Sequence[Write], Webhook]:
             held = _held(core, self.id)
-            gone[:] = [convert(held.value, Webhook)]
-            return [put_record(WEBHOOK, self.id, None, held), *forget(core, gone[0])]
+            gone = convert(held.value, Webhook)
+            return [put_record(WEBHOOK, self.id, None, held), *forget(core, gone)], gone
 
-        core.store.commit(plan)
-        return OneWebhook(gone[0])
+        return OneWebhook(commit(core, plan))
 
 
 def _change(core: Core, id: str, step: Callable[[Webhook], Webhook]) -> OneWebhook:
@@ -176,8 +175,7 @@ def _change(core: Core, id: str, step: Callable[[Webhook], Webhook]) -> OneWebho
 
 
 def _held(core: Core, id: Any) -> Record:
-    is_one = isinstance(id, str) and 0 < len(id) <= 32 and id.isalnum()
-    held = find_record(core, WEBHOOK, id) if is_one else None
+    held = find_record(core, WEBHOOK, id) if is_made_id(id) else None
     if held is None:
         raise Missing(f"there is no webhook {id!a}", field="id", hint="postroom webhooks shows all")
     return held
@@ -186,10 +184,6 @@ def _held(core: Core, id: Any) -> Record:
 def _check_space(core: Core) -> None:
     if len(core.store.keys(WEBHOOK)) >= MOST:
         raise Invalid(f"there are {MOST} webhooks already", field="url", hint="postroom webhooks remove ID")
-
-
-def _fresh_secret() -> str:
-    return secret_of(os.urandom(32))
 
 
 # -- calls: which are to be made, under which id, and what became of them
@@ -205,26 +199,27 @@ class DueCall(Struct, frozen=True, kw_only=True):
     unread: int  # number of all unread letters at the mailbox
 
 
-class Due(Struct, frozen=True, kw_only=True):
+class DueCalls(Struct, frozen=True, kw_only=True):
     """The calls to make now; without any, the seconds until another look is worth it."""
 
     calls: tuple[DueCall, ...] = ()
     nap: float = 0.0
 
 
-def due(core: Core, caller: Principal, webhook: Webhook) -> Due:
+def due(core: Core, caller: Principal, webhook: Webhook) -> DueCalls:
     """Return the calls that are to be made now; the caller makes them and reports `answered` or `failed`."""
     if find_record(core, WEBHOOK, webhook.id) is None:
-        return Due(nap=alerts.LOOK_EVERY)  # it was removed; its caller will be stopped
+        return DueCalls(nap=alerts.LOOK_EVERY)  # it was removed; its caller will be stopped
     opened: list[OpenCall] = []
 
     def record_calls(ids: Collection[str]) -> Sequence[Write]:
         held = find_record(core, CALLS, webhook.id)
-        before = _kept(core, webhook, _calls(held))
+        before = _kept(core, webhook, [] if held is None else convert(held.value, list[OpenCall]))
         # In the commit of the alert, so a killed server finds the id and repeats the same call.
         opened[:] = _calls_for(before, ids, core.ids.token())
         known = {call.id for call in before}
-        return [_put(webhook, [*before, *(call for call in opened if call.id not in known)], held)]
+        calls = [*before, *(call for call in opened if call.id not in known)]
+        return [put_record(CALLS, webhook.id, to_plain(calls) or None, held, durable=False)]
 
     request = alerts.NextAlert(
         agent_id=webhook.mailbox, way=webhook.way, least=webhook.min_priority, on_alert=record_calls
@@ -232,10 +227,12 @@ def due(core: Core, caller: Principal, webhook: Webhook) -> Due:
     outcome = perform(core, caller, request)
     alert = outcome.rung
     if alert is None:
-        return Due(nap=_nap(core, webhook, outcome.look_again))
+        timer = seconds_to_sleep(core, (webhook.mailbox,))
+        again = math.inf if outcome.look_again is None else outcome.look_again + 0.001
+        return DueCalls(nap=min(timer, again, alerts.LOOK_EVERY))
     named = {letter.id: letter for letter in alert.letters}
     calls = [DueCall(id=c.id, letters=tuple(named[id] for id in c.letters), unread=alert.unread) for c in opened]
-    return Due(calls=tuple(calls))
+    return DueCalls(calls=tuple(calls))
 
 
 @verb("call_answered", type(None), action="ring", local=True)
@@ -276,7 +273,7 @@ def failed(
 
 def resume(core: Core, caller: Principal, webhook: Webhook) -> int:
     """Make the calls again that were under way when the last server ended; return how many calls are open."""
-    calls = _calls(find_record(core, CALLS, webhook.id))
+    calls = find_value(core, CALLS, webhook.id, list[OpenCall]) or []
     ids = [id for call in calls for id in call.letters]
     if ids:
         perform(core, caller, alerts.AlertFailed(agent_id=webhook.mailbox, way=webhook.way, ids=ids, why=CUT_OFF))
@@ -285,9 +282,8 @@ def resume(core: Core, caller: Principal, webhook: Webhook) -> int:
 
 def forget(core: Core, webhook: Webhook) -> list[Put]:
     """Return the writes that delete all records of a webhook's calls. Belongs inside a plan."""
-    kept = [(CALLS, webhook.id), (ALERT_LOG, alert_log_key(webhook.mailbox, webhook.way))]
-    found = [(kind, key, find_record(core, kind, key)) for kind, key in kept]
-    return [put_record(kind, key, None, held) for kind, key, held in found if held is not None]
+    kept = ((CALLS, webhook.id), (ALERT_LOG, alert_log_key(webhook.mailbox, webhook.way)))
+    return [Put(record=replace(held, value=None)) for at in kept for held in core.store.records(*at)]
 
 
 def _calls_for(open_calls: Sequence[OpenCall], ids: Collection[str], fresh: str) -> list[OpenCall]:
@@ -303,17 +299,3 @@ def _kept(core: Core, webhook: Webhook, calls: Sequence[OpenCall]) -> list[OpenC
     found = find_log(core, webhook.mailbox, webhook.way)
     held = set() if found is None else found[0].notes.keys() | found[0].dead.keys()
     return [call for call in calls if held.intersection(call.letters)]
-
-
-def _nap(core: Core, webhook: Webhook, seconds: float | None) -> float:
-    timer = seconds_to_sleep(core, (webhook.mailbox,))
-    longest = alerts.LOOK_EVERY
-    return min(timer, longest if seconds is None else seconds + 0.001, longest)
-
-
-def _calls(held: Record | None) -> list[OpenCall]:
-    return [] if held is None else convert(held.value, list[OpenCall])
-
-
-def _put(webhook: Webhook, calls: Sequence[OpenCall], held: Record | None) -> Put:
-    return put_record(CALLS, webhook.id, to_plain(calls) or None, held, durable=False)

@@ -385,7 +385,7 @@ class WebhookWorker:
         if not self._is_resumed:
             await self._run(webhooks.resume)
             self._is_resumed = True
-        due: webhooks.Due = await self._run(webhooks.due)
+        due: webhooks.DueCalls = await self._run(webhooks.due)
         outcome: Outcome | None = None
         for call in due.calls:
             if outcome is not None and outcome.is_final:
