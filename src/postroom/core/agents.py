@@ -15,7 +15,6 @@ was created or an agent is in it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct
@@ -33,10 +32,10 @@ from ..model.query import Query
 from ..model.record import BEAT, CARD, GUARD, MEMBER, SCOPE
 from ..model.values import check_label, check_line, check_object, check_text
 from ..policy.routing import is_routable, presence
-from ..store.protocol import Move, all_names
+from ..store.protocol import Move, Put, all_names
 from . import names as core_names
 from . import task_index
-from .core import change_record, find_record, put_record
+from .core import change_record, commit, find_record, find_value, put_record, values_of
 from .validation import as_list, check_count, check_seconds
 from .verb import LOCAL, MailboxVerb, Verb, perform, verb
 
@@ -118,11 +117,8 @@ class Register(MailboxVerb, kw_only=True):
 
 def register_again(core: Core, principal: Principal, name: str, fields: Mapping[str, Any]) -> Agent:
     """Register an agent; fields of its card that are not given, or are None, stay as they were."""
-    held = find_record(core, CARD, name)
-    kept: dict[str, Any] = {}
-    if held is not None:
-        card = convert(held.value, Card)
-        kept = {field: getattr(card, field) for field in CARD_FIELDS}
+    card = find_value(core, CARD, name, Card)
+    kept: dict[str, Any] = {} if card is None else {field: getattr(card, field) for field in CARD_FIELDS}
     given = {field: value for field, value in fields.items() if value is not None}
     return perform(core, principal, Register(agent_id=name, **kept | given)).agent
 
@@ -141,33 +137,27 @@ class UpdateCard(MailboxVerb, kw_only=True):
 
     def run(self, core: Core, _principal: Principal) -> OneCard:
         name = self.agent_id
-        after: list[Card] = []
 
-        def plan() -> Sequence[Write]:
+        def plan() -> tuple[Sequence[Write], Card]:
             held = find_record(core, CARD, name)
             if held is None:
                 core_names.check_not_moved(core, name, "agent_id")
                 raise UnknownAgent(f"{name!r} is not registered", field="agent_id", hint="register it first")
-            card = convert(held.value, Card)
-            after[:] = [_checked_change(core, card, self.change(card))]
-            if after[0] == card:
-                return []
+            before = convert(held.value, Card)
+            after = self.change(before)
+            if after == before:
+                return [], after
+            for field in ("metadata", "extra"):
+                check_object(getattr(after, field), field, core.limits.max_depth)
+            # An old card over the limit may be made smaller
+            if len(encode(after)) > len(encode(before)):
+                check_size(core, after, "card")
             return [
-                put_record(CARD, name, to_plain(after[0]), held),
-                *membership_writes(core, name, after[0], held),
-            ]
+                put_record(CARD, name, to_plain(after), held),
+                *membership_writes(core, name, after, held),
+            ], after
 
-        core.store.commit(plan)
-        return OneCard(after[0])
-
-
-def _checked_change(core: Core, before: Card, after: Card) -> Card:
-    for field in ("metadata", "extra"):
-        check_object(getattr(after, field), field, core.limits.max_depth)
-    # An old card over the limit may be made smaller
-    if len(encode(to_plain(after))) > len(encode(to_plain(before))):
-        check_size(core, after, "card")
-    return after
+        return OneCard(commit(core, plan))
 
 
 @verb("heartbeat", OneAgent, action="heartbeat")
@@ -210,9 +200,11 @@ def _beat(core: Core, name: str, moment: Moment, changed: dict[str, Any]) -> Age
         if find_record(core, CARD, name) is None:
             core_names.check_not_moved(core, name, "id")
             raise UnknownAgent(f"{name!r} is not registered", field="id", hint="register it first")
-        if is_dormant:
-            _check_warm(core, name, moment)
-        last = _last_beat(core, name) or first_beat(moment)
+        last = _last_beat(core, name)
+        warmth = presence(last, moment, core.limits).warmth
+        if is_dormant and warmth in {Warmth.EXPIRED, Warmth.GONE}:  # it may not exist any more
+            raise IllegalMove(f"{name!r} is {warmth}", field="dormant", hint="a heartbeat brings it back")
+        last = last or first_beat(moment)
         beat = replace(last, at=moment.wall, steady=moment.steady, boot=moment.boot, **changed)
         # A lost heartbeat is repeated soon. That an agent is dormant is said once, and must last.
         return [put_record(BEAT, name, to_plain(beat), find_record(core, BEAT, name), durable=is_dormant)]
@@ -247,26 +239,21 @@ class RecordHeartbeats(Verb, kw_only=True):
         changed["left"] = self.leaving
         if self.poll_interval is not None:
             changed["poll_interval"] = self.poll_interval
-        recorded: list[str] = []
 
-        def plan() -> Sequence[Write]:
+        def plan() -> tuple[Sequence[Write], list[str]]:
             cards = set(core.store.keys(CARD))
             # One query for all, because a link may beat for a thousand agents.
             beats = {record.key: record for record in core.store.records(BEAT)}
-            writes: list[Write] = []
-            recorded.clear()
+            writes = []
             for name in self.names:
                 held = beats.get(name)
                 last = first_beat(moment) if held is None else convert(held.value, Heartbeat)
                 if name in cards and not (self.leaving and last.left):
                     beat = replace(last, dormant=False, **changed)
                     writes.append(put_record(BEAT, name, to_plain(beat), held, durable=False))
-                    recorded.append(name)
-            return writes
+            return writes, [write.record.key for write in writes]
 
-        if self.names:
-            core.store.commit(plan)
-        return Beaten(recorded)
+        return Beaten(commit(core, plan) if self.names else [])
 
 
 @verb("agent", OneAgent, action="agents", writes=False)
@@ -338,10 +325,9 @@ class ListMailboxes(Verb, kw_only=True):
 def registered_agents(core: Core, *, gone: bool = False) -> list[Agent]:
     """Return the registered agents, sorted by name; with `gone`, also those that are gone, whose mail waits."""
     moment = core.now()
-    cards = [convert(record.value, Card) for record in core.store.records(CARD)]
-    beats = {record.key: convert(record.value, Heartbeat) for record in core.store.records(BEAT)}
+    cards, beats = values_of(core, CARD, Card), values_of(core, BEAT, Heartbeat)
     busy = task_index.all_active(core)
-    found = [_agent(core, card, beats.get(card.id), busy, moment) for card in cards]
+    found = [_agent(core, card, beats.get(card.id), busy, moment) for card in cards.values()]
     return [agent for agent in found if gone or agent.presence.warmth is not Warmth.GONE]
 
 
@@ -371,19 +357,18 @@ def _agent(
 ) -> Agent:
     active = busy.get(card.id, ())
     if beat is not None and beat.current_tasks:
-        unfinished = tuple(task for task in beat.current_tasks if not _is_over(core, card.id, task))
-        beat = replace(beat, current_tasks=unfinished)
+        # Without the tasks that have ended since its last heartbeat.
+        known = {task: task_index.task_of(core, card.id, task) for task in beat.current_tasks}
+        beat = replace(beat, current_tasks=tuple(id for id, task in known.items() if not (task and task.is_final)))
     return Agent(card=card, presence=presence(beat, moment, core.limits, active))
-
-
-def _is_over(core: Core, name: str, task: str) -> bool:
-    """Return whether this is a task of the agent that has ended since its last heartbeat."""
-    known = task_index.task_of(core, name, task)
-    return known is not None and known.is_final
 
 
 def check_card(core: Core, name: str, moment: Moment, values: dict[str, Any]) -> Card:
     """Return a card with these checked values."""
+
+    def allowed_name(value: Any, field: str) -> str:
+        return EVERYONE if value == EVERYONE else meant(check_party(value, field), core.limits.human)
+
     checks: dict[str, Callable[[Any, str], Any]] = {
         "display_name": lambda value, field: check_line(value, field, 200),
         "description": lambda value, field: check_text(value, field, 10_000),
@@ -391,7 +376,7 @@ def check_card(core: Core, name: str, moment: Moment, values: dict[str, Any]) ->
         "model": lambda value, field: check_line(value, field, 200),
         "capabilities": lambda value, field: _check_each(value, field, check_label),
         "scopes": lambda value, field: _check_each(value, field, check_scope),
-        "allow_from": lambda value, field: _check_each(value, field, partial(_check_allowed_name, core)),
+        "allow_from": lambda value, field: _check_each(value, field, allowed_name),
         "max_concurrent_tasks": lambda value, field: check_count(value, field, least=0, most=1_000_000),
         "metadata": lambda value, field: check_object(value, field, core.limits.max_depth),
         "extra": lambda value, field: check_object(value, field, core.limits.max_depth),
@@ -407,7 +392,7 @@ def check_card(core: Core, name: str, moment: Moment, values: dict[str, Any]) ->
 
 def check_size(core: Core, value: Card | ScopeCard, field: str) -> None:
     """Raise TooLarge if a card is over the limit: every listing of agents reads all cards."""
-    size, most = len(encode(to_plain(value))), core.limits.max_card_bytes
+    size, most = len(encode(value)), core.limits.max_card_bytes
     if size > most:
         raise TooLarge(f"is {size} bytes, the limit is {most}", field=field, hint="keep what is large in letters")
 
@@ -428,10 +413,6 @@ def is_member(core: Core, name: str, scope: str) -> bool:
     return find_record(core, MEMBER + scope, name) is not None
 
 
-def _check_allowed_name(core: Core, value: Any, field: str) -> str:
-    return EVERYONE if value == EVERYONE else meant(check_party(value, field), core.limits.human)
-
-
 def membership_writes(core: Core, name: str, card: Card, held: Record | None) -> list[Write]:
     """Return the writes of the membership records that a changed card needs."""
     before = convert(held.value, Card).scopes if held else ()
@@ -448,21 +429,13 @@ def _release_claimed(core: Core, name: str) -> list[Write]:
     return [Move(one.delivery, delivery.release(one.delivery), "release") for one in claimed]
 
 
-def _check_warm(core: Core, name: str, moment: Moment) -> None:
-    """Raise IllegalMove for an expired agent, which cannot become dormant: it may not exist any more."""
-    last = presence(_last_beat(core, name), moment, core.limits)
-    if last.warmth in {Warmth.EXPIRED, Warmth.GONE}:
-        raise IllegalMove(f"{name!r} is {last.warmth}", field="dormant", hint="a heartbeat brings it back")
-
-
 def first_beat(moment: Moment) -> Heartbeat:
     """Return the heartbeat of an agent that starts, or starts again: it is idle."""
     return Heartbeat(at=moment.wall, steady=moment.steady, boot=moment.boot, active_at=moment.wall)
 
 
 def _last_beat(core: Core, name: str) -> Heartbeat | None:
-    record = find_record(core, BEAT, name)
-    return None if record is None else convert(record.value, Heartbeat)
+    return find_value(core, BEAT, name, Heartbeat)
 
 
 # Guards: allow lists and blocked names.
@@ -579,14 +552,12 @@ class CreateScope(MailboxVerb, kw_only=True):
         )
         check_size(core, scope, "scope")
 
-        def plan() -> Sequence[Write]:
-            held = find_record(core, SCOPE, scope.id)
+        def created(held: ScopeCard | None) -> ScopeCard:
             if held is not None:
                 raise IdTaken(f"there is a scope {scope.id!r} already", field="scope_id", hint="join it")
-            return [put_record(SCOPE, scope.id, to_plain(scope), None)]
+            return scope
 
-        core.store.commit(plan)
-        return OneScope(scope)
+        return OneScope(change_record(core, SCOPE, scope.id, ScopeCard, created))
 
 
 @verb("delete_scope", OneScope, action="register", everyone=True)
@@ -602,11 +573,14 @@ class DeleteScope(MailboxVerb, kw_only=True):
             raise NotAllowed(f"only the creator of the scope {id!r} may delete it", field="scope_id")
 
         def plan() -> Sequence[Write]:
-            held = find_record(core, SCOPE, id)
-            writes: list[Write] = [] if held is None else [put_record(SCOPE, id, None, held)]
+            writes: list[Write] = [Put(record=replace(held, value=None)) for held in core.store.records(SCOPE, id)]
             # In the commit of the deletion: a broadcast finds the scope with all its members, or none.
             for name in core.store.keys(MEMBER + id):
-                writes += _leave_writes(core, name, id)
+                for held in core.store.records(CARD, name):
+                    card = convert(held.value, Card)
+                    left = replace(card, scopes=tuple(scope for scope in card.scopes if scope != id))
+                    writes += [put_record(CARD, name, to_plain(left), held)]
+                    writes += membership_writes(core, name, left, held)
             return writes
 
         core.store.commit(plan)
@@ -633,12 +607,10 @@ class GetScope(Verb, kw_only=True):
 
 def find_scope(core: Core, id: str) -> ScopeCard:
     """Return a scope that was created or has members; Missing if there is none."""
-    held = find_record(core, SCOPE, check_scope(id, "scope_id"))
-    if held is not None:
-        return convert(held.value, ScopeCard)
-    if not core.store.keys(MEMBER + id):
+    made = find_value(core, SCOPE, check_scope(id, "scope_id"), ScopeCard)
+    if made is None and not core.store.keys(MEMBER + id):
         raise Missing(f"there is no scope {id!r}", field="scope")
-    return ScopeCard(id=id, created_at=core.now().wall)
+    return made or ScopeCard(id=id, created_at=core.now().wall)
 
 
 class Scopes(Struct):
@@ -652,12 +624,9 @@ class ListScopes(Verb, kw_only=True):
     """Return all scopes: those that were created and those that cards name."""
 
     def run(self, core: Core, _principal: Principal) -> Scopes:
-        made = {record.key: convert(record.value, ScopeCard) for record in core.store.records(SCOPE)}
-        now = core.now().wall
-        for record in core.store.records(CARD):
-            for id in convert(record.value, Card).scopes:
-                made.setdefault(id, ScopeCard(id=id, created_at=now))
-        return Scopes([made[id] for id in sorted(made)])
+        now, made = core.now().wall, values_of(core, SCOPE, ScopeCard)
+        named = {id for card in values_of(core, CARD, Card).values() for id in card.scopes}
+        return Scopes([made.get(id) or ScopeCard(id=id, created_at=now) for id in sorted(named | made.keys())])
 
 
 @verb("join_scope", OneCard, action="register")
@@ -668,7 +637,7 @@ class JoinScope(MailboxVerb, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> OneCard:
         def join(card: Card) -> Card:
-            return _with_scopes(card, (*card.scopes, find_scope(core, self.scope_id).id))
+            return replace(card, scopes=tuple(dict.fromkeys((*card.scopes, find_scope(core, self.scope_id).id))))
 
         return UpdateCard(agent_id=self.agent_id, change=join).run(core, principal)
 
@@ -683,19 +652,6 @@ class LeaveScope(MailboxVerb, kw_only=True):
         left = check_scope(self.scope_id, "scope_id")
 
         def leave(card: Card) -> Card:
-            return _with_scopes(card, [one for one in card.scopes if one != left])
+            return replace(card, scopes=tuple(one for one in card.scopes if one != left))
 
         return UpdateCard(agent_id=self.agent_id, change=leave).run(core, principal)
-
-
-def _with_scopes(card: Card, scopes: Sequence[str]) -> Card:
-    return replace(card, scopes=tuple(dict.fromkeys(scopes)))
-
-
-def _leave_writes(core: Core, name: str, id: str) -> list[Write]:
-    held = find_record(core, CARD, name)
-    if held is None:
-        return []
-    card = convert(held.value, Card)
-    left = replace(card, scopes=tuple(scope for scope in card.scopes if scope != id))
-    return [put_record(CARD, name, to_plain(left), held), *membership_writes(core, name, left, held)]

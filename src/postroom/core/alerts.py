@@ -36,7 +36,7 @@ from ..policy import alerts
 from ..policy.alerts import Waiting
 from ..store.protocol import Move
 from . import deliveries, inbox
-from .core import change_record, find_record, put_record
+from .core import change_record, commit, find_record, find_value, put_record
 from .inbox import check_spelling
 from .validation import as_list, check_limit, check_seconds
 from .verb import LOCAL, LONGEST_WAIT, MailboxVerb, verb
@@ -65,11 +65,7 @@ _ARRIVED = (State.UNREAD, State.CLAIMED, State.DONE, State.DEAD)
 
 
 def audit_of(core: Core, mailbox: str, letter: str) -> Audit:
-    return _audit(find_record(core, AUDIT + mailbox, letter))
-
-
-def _audit(held: Record | None) -> Audit:
-    return Audit() if held is None else convert(held.value, Audit)
+    return find_value(core, AUDIT + mailbox, letter, Audit) or Audit()
 
 
 def audit_writes(
@@ -78,8 +74,8 @@ def audit_writes(
     """Return the writes that change the audits of these letters. Reads, so it belongs inside a plan."""
     writes: list[Write] = []
     for id in ids:
-        held = find_record(core, AUDIT + mailbox, id)
-        writes.append(put_record(AUDIT + mailbox, id, to_plain(change(id, _audit(held))), held, durable=False))
+        held, audit = find_record(core, AUDIT + mailbox, id), change(id, audit_of(core, mailbox, id))
+        writes.append(put_record(AUDIT + mailbox, id, to_plain(audit), held, durable=False))
     if not writes:
         return []
     held = find_record(core, AUDITED, mailbox)
@@ -137,21 +133,16 @@ class Shown(MailboxVerb, kw_only=True):
         now = core.now().wall
         where = check_line(self.where, "where", LONGEST_WHERE)
         sight = Sight(at=now, host=check_kind(self.host, "host"), where=where)
-        marked = 0
 
-        def plan() -> Sequence[Write]:
-            nonlocal marked
+        def plan() -> tuple[Sequence[Write], int]:
             query = Query(mailbox=mailbox, message_ids=named, states=_ARRIVED, shown_only=True, order="age")
             found = [f.delivery for f in core.store.find(query)]
-            marked = len(found)
             here = [delivery.message_id for delivery in found]
             writes = audit_writes(core, mailbox, here, lambda _, audit: audit.with_sight(sight))
             unread = [d for d in found if self.read and d.read_at is None and d.state in inbox.READABLE]
-            return [*(Move(d, model_delivery.read(d, now), "read") for d in unread), *writes]
+            return [*(Move(d, model_delivery.read(d, now), "read") for d in unread), *writes], len(found)
 
-        if named:
-            core.store.commit(plan)
-        return ShownCount(marked)
+        return ShownCount(commit(core, plan) if named else 0)
 
 
 # -- alert logs, and the letters that wait
@@ -328,19 +319,17 @@ class BeginAlerts(MailboxVerb, kw_only=True):
     def run(self, core: Core, _principal: Principal) -> Begun:
         mailbox, way, backlog = self.agent_id, check_kind(self.way, "way"), self.backlog
         check_spelling(core, mailbox)
-        seen = 0
 
-        def plan() -> Sequence[Write]:
-            nonlocal seen
+        def plan() -> tuple[Sequence[Write], int]:
             found = find_log(core, mailbox, way)
             if found is not None:
-                return [put_log(mailbox, way, replace(found[0], up_to=0), found[1])] if backlog else []
+                return [put_log(mailbox, way, replace(found[0], up_to=0), found[1])] if backlog else [], 0
             seen = 0 if backlog else _count_unread(core, mailbox, core.now())
-            return [put_log(mailbox, way, AlertLog(up_to=0 if backlog else core.store.cursor().number), None)]
+            return [
+                put_log(mailbox, way, AlertLog(up_to=0 if backlog else core.store.cursor().number), None)
+            ], seen
 
-        if backlog or find_log(core, mailbox, way) is None:
-            core.store.commit(plan)
-        return Begun(seen)
+        return Begun(commit(core, plan) if backlog or find_log(core, mailbox, way) is None else 0)
 
 
 class DueAlert(Struct):
@@ -459,14 +448,11 @@ def _record_alert(
 
     Letters that came after the first look (`until`) are left out: they may not be on stable storage yet.
     """
-    letters: tuple[AlertLetter, ...] = ()
 
-    def plan() -> Sequence[Write]:
-        nonlocal letters
-        letters = ()
+    def plan() -> tuple[Sequence[Write], tuple[AlertLetter, ...]]:
         found = find_log(core, mailbox, way)
         if found is None:
-            return []
+            return [], ()
         log, held = found
         seen = look(core, mailbox, way, log, moment, until, least)
         before, recipient = find_recipient(core, mailbox, moment)
@@ -474,7 +460,7 @@ def _record_alert(
         verdict = alerts.decide(seen.waiting, log, before, moment, core.limits)
         ids = verdict.ring
         if not ids:
-            return []
+            return [], ()
         after = alerts.recipient_notified(before, len(ids), until, moment, core.limits, joins=verdict.joins)
         recipient_alert = after.tellings[-1]
         alerted = [waiting for waiting in seen.waiting if waiting.id in ids]
@@ -488,10 +474,9 @@ def _record_alert(
             put_recipient(mailbox, after, recipient),
             *audit_writes(core, mailbox, ids, lambda _, audit: audit.with_ring(ring)),
             *(on_alert([letter.id for letter in letters]) if on_alert is not None else ()),
-        ]
+        ], letters
 
-    core.store.commit(plan)
-    return letters
+    return commit(core, plan)
 
 
 def _count_unread(core: Core, mailbox: str, moment: Moment) -> int:
@@ -530,13 +515,11 @@ class AlertFailed(MailboxVerb, kw_only=True):
         why, named = check_text(self.why, "why")[:LONGEST_WHY], check_ids(self.ids)
         how: dict[str, Any] = {"delay": self.delay, "chance": self.chance, "was_tried": self.was_tried}
         moment = core.now()
-        given_up = 0
 
-        def plan() -> Sequence[Write]:
-            nonlocal given_up
+        def plan() -> tuple[Sequence[Write], int]:
             found = find_log(core, mailbox, way)
             if found is None:
-                return []
+                return [], 0
             log, held = found
             is_known = log.open.keys().isdisjoint(named)
             log = alerts.done(log, named)
@@ -545,7 +528,6 @@ class AlertFailed(MailboxVerb, kw_only=True):
             lost = {id: last for id, last in lasts.items() if last is not None and last.outcome == "rung"}
             for id in lost:
                 log = alerts.failed(log, id, why, moment, core.limits, **how)
-            given_up = len(lost.keys() & log.dead.keys())
             outcomes = {
                 id: replace(last, outcome="dead" if id in log.dead else "failed", why=why)
                 for id, last in lost.items()
@@ -554,11 +536,11 @@ class AlertFailed(MailboxVerb, kw_only=True):
             before, recipient = find_recipient(core, mailbox, moment)
             after = alerts.recipient_failed(before, [last.telling for last in lost.values()])
             if is_known and not lost:
-                return []
-            return [put_log(mailbox, way, log, held), put_recipient(mailbox, after, recipient), *audits]
+                return [], 0
+            writes = [put_log(mailbox, way, log, held), put_recipient(mailbox, after, recipient), *audits]
+            return writes, len(lost.keys() & log.dead.keys())
 
-        core.store.commit(plan)
-        return GivenUp(given_up)
+        return GivenUp(commit(core, plan))
 
 
 @verb("alert_done", type(None), action="ring", local=True)
@@ -593,15 +575,12 @@ class DeadAlerts(MailboxVerb, kw_only=True):
         most = check_limit(self.limit)
         logs = list(alert_logs(core, self.mailbox))
         unread = _unread_dead(core, self.mailbox, [log for _, _, log, _ in logs])
-        rows = []
-        for at, way, log, _ in logs:
-            for id, dead in log.dead.items():
-                if (letter := unread.get((at, id))) is not None:
-                    rows.append(
-                        DeadAlertRow(
-                            mailbox=at, way=way, letter=letter, at=dead.at, tries=dead.tries, why=dead.why
-                        )
-                    )
+        rows = [
+            DeadAlertRow(mailbox=at, way=way, letter=unread[at, id], at=dead.at, tries=dead.tries, why=dead.why)
+            for at, way, log, _ in logs
+            for id, dead in log.dead.items()
+            if (at, id) in unread
+        ]
         return GivenUpAlerts(rows[:most])
 
 
@@ -625,10 +604,8 @@ class RetryAlerts(MailboxVerb, kw_only=True):
         wanted = None if self.way is None else check_kind(self.way, "way")
         named = None if self.ids is None else check_ids(self.ids)
         moment = core.now()
-        count = 0
 
-        def plan() -> Sequence[Write]:
-            nonlocal count
+        def plan() -> tuple[Sequence[Write], int]:
             writes: list[Write] = []
             count = 0
             logs = [one for one in alert_logs(core, self.mailbox) if wanted in {None, one[1]}]
@@ -638,10 +615,9 @@ class RetryAlerts(MailboxVerb, kw_only=True):
                 count += len(again)
                 if again:
                     writes.append(put_log(at, way, alerts.retry_dead(log, again, moment), held))
-            return writes
+            return writes, count
 
-        core.store.commit(plan)
-        return Retried(count)
+        return Retried(commit(core, plan))
 
 
 def _unread_dead(core: Core, mailbox: str | None, logs: Iterable[AlertLog]) -> dict[tuple[str, str], AlertLetter]:
@@ -663,8 +639,7 @@ def rates(core: Core) -> tuple[Rate, ...]:
     """Return one rate for each channel and host, by name."""
     by_name: dict[str, list[AuditedDelivery]] = {}
     for audit, delivery in _sample(core):
-        names = {ring.way for ring in audit.rings} | {sight.host for sight in audit.sights}
-        for name in names:
+        for name in {ring.way for ring in audit.rings} | {sight.host for sight in audit.sights}:
             by_name.setdefault(name, []).append((audit, delivery))
     return tuple(_rate(name, by_name[name]) for name in sorted(by_name))
 
@@ -674,10 +649,8 @@ def _sample(core: Core) -> Iterator[AuditedDelivery]:
     recent = core.store.records(AUDITED)[:SAMPLE]
     share = SAMPLE // max(len(recent), 1)
     for held in recent:
-        query = Query(mailbox=held.key, message_ids=tuple(held.value[-share:]))
-        for found in core.store.find(query):
-            for record in core.store.records(AUDIT + held.key, found.message.id):
-                yield convert(record.value, Audit), found.delivery
+        for found in core.store.find(Query(mailbox=held.key, message_ids=tuple(held.value[-share:]))):
+            yield audit_of(core, held.key, found.message.id), found.delivery
 
 
 def _rate(name: str, audited: Sequence[AuditedDelivery]) -> Rate:
