@@ -12,7 +12,6 @@ janitors run at the same time.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import timedelta
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import Invalid, Missing, NotAllowed, StaleRevision
+from ..errors import Invalid, Missing, NotAllowed
 from ..model import delivery
 from ..model.codec import blake2b, convert, to_plain
 from ..model.delivery import UNSENT, State, open_delivery
@@ -33,7 +32,7 @@ from ..policy.routing import after_climb, rungs_above, time_to_climb, urgency
 from ..store.protocol import Move, Post, first_sent, known_names, spelling_of
 from . import addressing, inbox
 from .compose import LetterFields, as_parts
-from .core import find_record, put_record
+from .core import change_record, commit, find_record, find_value, put_record, values_of
 from .deliveries import notice
 from .messages import Receipt, commit_posts, prepare_authorised, with_prefix
 from .names import current_name, names_of
@@ -120,7 +119,7 @@ class ListEscalations(MailboxVerb, kw_only=True):
     def run(self, core: Core, _principal: Principal) -> Escalations:
         most = check_limit(self.limit)
         kinds = (OPEN_ESCALATION,) if self.open_only else (OPEN_ESCALATION, CLOSED_ESCALATION)
-        found = [convert(record.value, Escalation) for kind in kinds for record in core.store.records(kind)]
+        found = [one for kind in kinds for one in values_of(core, kind, Escalation).values()]
         seen = [current(core, one) for one in found if not self.agent_id or _concerns(one, self.agent_id)]
         if not seen and self.agent_id:
             inbox.check_spelling(core, self.agent_id)
@@ -142,31 +141,28 @@ class Resolve(MailboxVerb, kw_only=True):
 
     def run(self, core: Core, _principal: Principal) -> OneEscalation:
         mailbox, id = self.agent_id, self.id
-        closed: list[Escalation] = []
 
-        def plan() -> Sequence[Write]:
-            held = find_record(core, OPEN_ESCALATION, check_id(id, "id"))
-            found = None if held is None else convert(held.value, Escalation)
+        def plan() -> tuple[Sequence[Write], Escalation]:
+            found = find_value(core, OPEN_ESCALATION, check_id(id, "id"), Escalation)
             if found is None or not _concerns(found, mailbox):
                 inbox.check_spelling(core, mailbox)
                 raise Missing(f"no open escalation {id!r} at {mailbox!r}", field="id")
             now = current(core, found)
             if now.status == "open":
                 now = replace(now, status="resolved", closed_at=core.now().wall, closed_by=mailbox)
-            closed[:] = [now]
-            return [*close(core, now), *acknowledge_above(core, now)]
+            return close(core, now), now
 
-        core.store.commit(plan)
-        return OneEscalation(closed[0])
+        return OneEscalation(commit(core, plan))
 
 
 def close(core: Core, closed: Escalation) -> list[Write]:
-    """Return the writes that move an escalation from the open to the closed records. Belongs inside a plan."""
+    """Return the writes that close an escalation everywhere. Belongs inside a plan."""
     held = find_record(core, OPEN_ESCALATION, closed.id)
     before = find_record(core, CLOSED_ESCALATION, closed.id)
     return [
         put_record(OPEN_ESCALATION, closed.id, None, held),
         put_record(CLOSED_ESCALATION, closed.id, to_plain(closed), before),
+        *acknowledge_above(core, closed),
     ]
 
 
@@ -272,7 +268,7 @@ def climb_overdue(core: Core, now: datetime, *, most: int | None = None) -> int:
 
     With `most`, at most so many that are overdue, and no others.
     """
-    waiting = [convert(record.value, Escalation) for record in core.store.records(OPEN_ESCALATION)]
+    waiting = values_of(core, OPEN_ESCALATION, Escalation).values()
     if most is None:
         ready = [one.id for one in waiting if _is_due(one, now) or current(core, one).status != "open"]
     else:
@@ -289,39 +285,30 @@ def forget_closed(core: Core, now: datetime) -> None:
     if core.limits.retain_for == 0:
         return
     cutoff = now - timedelta(seconds=core.limits.retain_for)
-    for record in core.store.records(CLOSED_ESCALATION):
-        closed_at = convert(record.value, Escalation).closed_at
-        if closed_at is not None and closed_at < cutoff:
-            with suppress(StaleRevision):  # another janitor was quicker
-                core.store.commit([put_record(CLOSED_ESCALATION, record.key, None, record)])
+    for one in values_of(core, CLOSED_ESCALATION, Escalation).values():
+        if one.closed_at is not None and one.closed_at < cutoff:
+            change_record(core, CLOSED_ESCALATION, one.id, Escalation, lambda _: None)
 
 
 def letters_of_open(core: Core) -> list[str]:
     """Return the ids of letters of open escalations."""
-    waiting = (convert(record.value, Escalation) for record in core.store.records(OPEN_ESCALATION))
-    return [id for one in waiting for id in one.letters]
+    return [id for one in values_of(core, OPEN_ESCALATION, Escalation).values() for id in one.letters]
 
 
 def _close_or_climb(core: Core, id: str, now: datetime) -> bool:
-    climbed = False
-
-    def plan() -> Sequence[Write]:
-        nonlocal climbed
-        climbed = False
+    def plan() -> tuple[Sequence[Write], bool]:
         held = find_record(core, OPEN_ESCALATION, id)
         if held is None:  # another janitor was quicker
-            return []
+            return [], False
         one = current(core, convert(held.value, Escalation))
         if one.status != "open":
-            return [*close(core, one), *acknowledge_above(core, one)]
+            return close(core, one), False
         if not _is_due(one, now):  # another janitor let it climb
-            return []
+            return [], False
         after, letters = _climb(core, one, now)
-        climbed = after.rung > one.rung
-        return [put_record(OPEN_ESCALATION, id, to_plain(after), held), *letters]
+        return [put_record(OPEN_ESCALATION, id, to_plain(after), held), *letters], after.rung > one.rung
 
-    core.store.commit(plan)
-    return climbed
+    return commit(core, plan)
 
 
 def _climb(core: Core, one: Escalation, now: datetime) -> tuple[Escalation, list[Write]]:

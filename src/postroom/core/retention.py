@@ -18,10 +18,10 @@ from ..errors import StaleRevision
 from ..model import delivery as model_delivery
 from ..model.delivery import State
 from ..model.query import LetterQuery, Query
-from ..model.record import FORGOTTEN, SPENT, Record
+from ..model.record import FORGOTTEN, SPENT
 from ..model.report import Progress
 from ..policy.limits import archive_cutoff, memory_cutoff, purge_cutoff
-from ..store.protocol import Put
+from .core import commit, find_record, put_record
 from .dead import forget
 from .deliveries import SLICE, apply_timers, move_found
 from .escalation import climb_overdue, forget_closed, letters_of_open
@@ -172,15 +172,13 @@ def _purge(core: Core, now: datetime, cutoff: datetime | None, keep: int | None,
 def _purge_slices(core: Core, query: LetterQuery, now: datetime, report: Progress) -> int:
     purged, total = 0, max(0, core.store.count(query, by="all") - query.skip)
 
-    def plan() -> Sequence[Write]:
-        nonlocal purged
+    def plan() -> tuple[Sequence[Write], int]:
         letters = core.store.letters(_sparing(core, query))
-        purged += len(letters)
-        return forget(core, [letter.message for letter in letters], now)
+        return forget(core, [letter.message for letter in letters], now), len(letters)
 
     # In slices, so that no commit keeps other writers waiting.
     while core.store.letters(_sparing(core, query)):
-        core.store.commit(plan)
+        purged += commit(core, plan)
         report(purged, max(purged, total))
     return purged
 
@@ -196,16 +194,15 @@ def _sparing(core: Core, query: LetterQuery) -> LetterQuery:
 
 def _forget_memories(core: Core, now: datetime) -> int:
     """Once a day, delete the remembered ids and keys of letters that were purged long ago."""
-    last = core.store.records(CHORE, "memories")
-    if last and (now - datetime.fromisoformat(last[0].value)).total_seconds() < DAY:
+    last = find_record(core, CHORE, "memories")
+    if last and (now - datetime.fromisoformat(last.value)).total_seconds() < DAY:
         return 0
     cutoff = memory_cutoff(now, core.limits).isoformat()
     # `memory_cutoff` is at least 30 days back: until then a late retry finds its first letter (G3).
     old = [r for kind in (FORGOTTEN, SPENT) for r in core.store.records(kind) if r.value["at"] < cutoff]
-    done = Record(kind=CHORE, key="memories", value=now.isoformat(), revision=last[0].revision if last else 0)
-    gone = [Put(record=Record(kind=r.kind, key=r.key, value=None, revision=r.revision)) for r in old]
+    done = put_record(CHORE, "memories", now.isoformat(), last, durable=False)
     try:
-        core.store.commit([*gone, Put(record=done, durable=False)])
+        core.store.commit([*(put_record(r.kind, r.key, None, r) for r in old), done])
     except StaleRevision:  # another janitor was quicker
         return 0
-    return len(gone)
+    return len(old)

@@ -29,6 +29,7 @@ from ..model.task import (
 )
 from ..store.protocol import Post, Put, first_sent
 from . import names
+from .core import find_value, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -119,12 +120,11 @@ def has_moved(core: Core, message: Message) -> bool:
 
 def task_of(core: Core, mailbox: str, letter: str) -> TaskStatus | None:
     """Return the task that this letter opened, if `mailbox` gave or received it."""
-    found = core.store.records(TASKS + mailbox, letter)
-    return convert(found[0].value, TaskStatus) if found else None
+    return find_value(core, TASKS + mailbox, letter, TaskStatus)
 
 
 def tasks_of(core: Core, mailbox: str) -> list[TaskStatus]:
-    return [convert(record.value, TaskStatus) for record in core.store.records(TASKS + mailbox)]
+    return list(values_of(core, TASKS + mailbox, TaskStatus).values())
 
 
 def known_tasks(core: Core, mailbox: str) -> list[TaskStatus]:
@@ -144,18 +144,16 @@ def known_tasks(core: Core, mailbox: str) -> list[TaskStatus]:
 
 def active_tasks(core: Core, agent: str) -> tuple[str, ...]:
     """Return the ids of the letters that opened an agent's active tasks."""
-    found = core.store.records(ACTIVE_TASKS, agent)
-    return tuple(found[0].value) if found else ()
+    return find_value(core, ACTIVE_TASKS, agent, tuple[str, ...]) or ()
 
 
 def all_active(core: Core) -> dict[str, tuple[str, ...]]:
     """Return the active tasks of every agent that has any."""
-    return {record.key: tuple(record.value) for record in core.store.records(ACTIVE_TASKS)}
+    return values_of(core, ACTIVE_TASKS, tuple[str, ...])
 
 
 def session_of(core: Core, giver: str, letter: str) -> dict[str, Any] | None:
-    found = core.store.records(SESSION, session_key(giver, letter))
-    return found[0].value if found else None
+    return find_value(core, SESSION, session_key(giver, letter), dict[str, Any])
 
 
 def _puts(pages: RecordBuffer) -> list[Write]:

@@ -33,7 +33,7 @@ from ..model.codec import blake2b, convert, encode
 from ..model.delivery import Delivery, Lease, State
 from ..model.message import OVERDUE, Message, TaskNote
 from ..model.names import POSTMASTER, check_id
-from ..model.record import CARD, DUE, SESSION, Record, session_key
+from ..model.record import CARD, DUE, SESSION, session_key
 from ..model.task import (
     TASK,
     TASK_UPDATE,
@@ -48,9 +48,10 @@ from ..model.task import (
 )
 from ..model.values import check_label, check_object, check_text
 from ..policy.admission import Judge, check_admission, lacking, refusal
-from ..store.protocol import Move, Post, Put
+from ..store.protocol import Move, Post
 from . import addressing, compose, deliveries, inbox, messages, names, threads, work
 from .compose import LetterFields
+from .core import commit, find_record, find_value, put_record, values_of
 from .deliveries import notice, thread_fields
 from .messages import Receipt, Reply, prepare_authorised
 from .names import current_name, names_of, seen_by
@@ -99,11 +100,9 @@ class GiveTask(LetterFields, kw_only=True):
                 return [post]
             if due is not None and due <= now:
                 raise DeadlinePassed(f"{due.isoformat()} is over already", field="deadline")
-            key = session_key(self.agent_id, post.message.id)
-            record = (
-                [] if kept_session is None else [Put(record=Record(kind=SESSION, key=key, value=kept_session))]
-            )
-            return [*record, post]
+            if kept_session is None:
+                return [post]
+            return [put_record(SESSION, session_key(self.agent_id, post.message.id), kept_session, None), post]
 
         return messages.commit_posts(core, [post], plan)[0]
 
@@ -524,8 +523,7 @@ def _judged(core: Core, task: TaskStatus, judge: Judge) -> str | None:
 
 def _card(core: Core, agent: str, moment: Moment) -> Card:
     """Return the agent's card; an empty one if it never registered."""
-    found = core.store.records(CARD, agent)
-    return convert(found[0].value, Card) if found else Card(id=agent, registered_at=moment.wall)
+    return find_value(core, CARD, agent, Card) or Card(id=agent, registered_at=moment.wall)
 
 
 # -- deadlines: the giver of a task that is not over by then gets one notice from the postmaster
@@ -543,29 +541,27 @@ def report_overdue(core: Core, now: datetime, letters: Sequence[str] | None = No
     `letters` are the letters that opened these tasks; without it, all are looked for.
     """
     if letters is None:
-        letters = [record.key for record in core.store.records(DUE) if convert(record.value, Due).at <= now]
+        letters = [letter for letter, due in values_of(core, DUE, Due).items() if due.at <= now]
     notices = 0
 
-    def plan() -> Sequence[Write]:
-        nonlocal notices
+    def plan() -> tuple[list[Write], int]:
         writes = [write for key in some for write in _report(core, key, now)]
-        notices += sum(isinstance(write, Post) for write in writes)
-        return writes
+        return writes, sum(isinstance(write, Post) for write in writes)
 
     # In slices: other writers wait for a commit, and a thousand deadlines may fall on one day.
     for start in range(0, len(letters), SLICE):
         some = letters[start : start + SLICE]
-        core.store.commit(plan)
+        notices += commit(core, plan)
     return notices
 
 
 def _report(core: Core, key: str, now: datetime) -> list[Write]:
     """Return the notice, and the removal of this deadline, so that there is never a second notice."""
-    held = core.store.records(DUE, key)
-    if not held:  # another janitor was quicker, or the task is over
+    held = find_record(core, DUE, key)
+    if held is None:  # another janitor was quicker, or the task is over
         return []
-    done = Put(record=replace(held[0], value=None))
-    task = task_of(core, convert(held[0].value, Due).giver, key)
+    done = put_record(DUE, key, None, held)
+    task = task_of(core, convert(held.value, Due).giver, key)
     letter = core.store.get((key,)).get(key)
     return [done] if task is None or letter is None else [done, _notice(core, task, letter.message, now)]
 
