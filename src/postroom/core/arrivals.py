@@ -29,7 +29,7 @@ from ..errors import (
     UnknownAgent,
 )
 from ..model.agent import Card, Warmth
-from ..model.codec import blake2b, convert, digest
+from ..model.codec import blake2b, digest
 from ..model.delivery import open_delivery
 from ..model.message import FEDERATION_NOTE, Recipient, same_name
 from ..model.names import (
@@ -58,6 +58,7 @@ from . import addressing, agents, outbox, task_index
 from . import compose as core_compose
 from . import peers as core_peers
 from .compose import compose, draft_of, encode_within_limit
+from .core import commit, find_value, values_of
 from .messages import Batch, check_answer_rate
 
 if TYPE_CHECKING:
@@ -76,14 +77,14 @@ _BY_ROUTE: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Verdict(Struct, frozen=True):
+class TargetOutcome(Struct, frozen=True):
     """The outcome of an arrival for one of its targets."""
 
     target: Address
     problem: PostroomError | None = None  # None: it is stored, now or earlier
 
 
-def accept(core: Core, peer: Peer, arrival: Envelope) -> list[Verdict]:
+def accept(core: Core, peer: Peer, arrival: Envelope) -> list[TargetOutcome]:
     """Store a letter for all of its targets that may have it. Durable when this returns.
 
     `sender_rate` does not hold here: the letter was accepted elsewhere, by a service that has a rate for its own
@@ -94,16 +95,17 @@ def accept(core: Core, peer: Peer, arrival: Envelope) -> list[Verdict]:
     arrival = recognize(core, peer, arrival)
     try:
         message = check_arrival(core, peer, arrival, now)
-        verdicts = _Intake(core, peer, arrival, message, now).taken()
+        # Reads and writes in one commit, so that a letter that comes twice at once is stored once.
+        outcomes = commit(core, lambda: _Intake(core, peer, arrival, message, now).planned())
     # These say nothing about the letter. Raised, they leave it in the peer's outbox for another attempt (G9).
     except (StoreBusy, StoreFailing, Damaged):
         raise
     except PostroomError as refused:
-        verdicts = [Verdict(target, refused) for target in arrival.targets]
+        outcomes = [TargetOutcome(target, refused) for target in arrival.targets]
     # Only for a peer that may speak for the source: no other peer learns which letters are here (G8).
-    if all(verdict.problem is None for verdict in verdicts) or not speaks_for(peer, arrival.source):
-        return verdicts
-    return [Verdict(one.target) if _is_kept(core, arrival, one.target) else one for one in verdicts]
+    if all(one.problem is None for one in outcomes) or not speaks_for(peer, arrival.source):
+        return outcomes
+    return [TargetOutcome(one.target) if _is_kept(core, arrival, one.target) else one for one in outcomes]
 
 
 def _is_kept(core: Core, arrival: Envelope, target: Address) -> bool:
@@ -112,7 +114,7 @@ def _is_kept(core: Core, arrival: Envelope, target: Address) -> bool:
     If the peer missed the confirmation and now got a refusal, the sender would get a bounce for a delivered
     letter, or another system would get it, too.
     """
-    id, _store = arrival.message.id, core.store
+    id = arrival.message.id
     mailbox = named_mailbox(core, target) if target.agent else None
     if mailbox is None or target.scope:  # a letter to a scope is another letter in the same mailbox
         return False
@@ -139,7 +141,7 @@ def _is_copied(core: Core, sender: str, key: str) -> bool:
 
 
 class _Intake:
-    """One letter while it is being accepted. Its plan may run several times."""
+    """One letter in one run of the plan that accepts it."""
 
     def __init__(self, core: Core, peer: Peer, arrival: Envelope, message: Message, now: datetime) -> None:
         self.core, self._peer, self._arrival = core, peer, arrival
@@ -147,17 +149,10 @@ class _Intake:
         self._digest = _content_digest(arrival.message)
         self._with_space: set[str] = set()  # mailboxes that were checked and are not full
         self._per_system: Counter[str] = Counter()  # how many of these are at a remote system, by its folded name
-        self._verdicts: list[Verdict] = []
 
-    def taken(self) -> list[Verdict]:
-        # Reads and writes in one commit, so that a letter that comes twice at once is stored once.
-        self.core.store.commit(self._writes)
-        return self._verdicts
-
-    def _writes(self) -> Sequence[Write]:
-        self._verdicts.clear()
-        self._with_space.clear()
-        self._per_system.clear()
+    def planned(self) -> tuple[Sequence[Write], list[TargetOutcome]]:
+        """Return the writes of the letter, and the outcome for each of its targets."""
+        outcomes = []
         wanted: dict[str, None] = {}
         for target in self._arrival.targets:
             problem = None
@@ -167,10 +162,10 @@ class _Intake:
                 raise
             except PostroomError as refused:
                 problem = refused
-            self._verdicts.append(Verdict(target, problem))
+            outcomes.append(TargetOutcome(target, problem))
         writes: Sequence[Write] = self._posts([*wanted])
         has_task = writes and self._message.task is not None
-        return task_index.with_index(self.core, writes) if has_task else writes
+        return task_index.with_index(self.core, writes) if has_task else writes, outcomes
 
     def _mailboxes(self, target: Address) -> list[str]:
         """Return the mailboxes of one target; raise if all of them refuse the letter."""
@@ -426,10 +421,10 @@ def _resident(core: Core, peer: Peer, source: str, scope: str, name: str) -> str
     spelt = spelling_of(core.store, meant(check_agent(name, "to"), core.limits.human))
     if spelt is None or not is_known(core.store, spelt):
         raise UnknownAgent(f"nobody here is called {name!r}", field="to")
-    found = core.store.records(CARD, spelt)
-    card = convert(found[0].value, Card) if found else Card(id=spelt, registered_at=core.now().wall)
-    if found and not _is_there(core, spelt):
+    card = find_value(core, CARD, spelt, Card)
+    if card is not None and not _is_there(core, spelt):
         raise UnknownAgent(f"{name!r} left, and did not come back", field="to")
+    card = card or Card(id=spelt, registered_at=core.now().wall)
     if not trust.is_reachable(peer, card, source, scope):
         raise NotAllowed(f"{name!r} takes no mail from {peer.system!r}", field="to")
     return spelt
@@ -437,10 +432,12 @@ def _resident(core: Core, peer: Peer, source: str, scope: str, name: str) -> str
 
 def _visible_agents(core: Core, peer: Peer, source: str, scope: str, within: str) -> list[str]:
     """Return the agents that this peer sees and may write to from this scope; of one of our scopes (`within`)."""
-    cards = [convert(record.value, Card) for record in core.store.records(CARD) if AT not in record.key]
-    shown = [card for card in cards if trust.is_shown(peer, card) and (not within or within in card.scopes)]
-    meant = [card.id for card in shown if trust.is_reachable(peer, card, source, scope)]
-    names = [name for name in meant if _is_there(core, name)]
+    names = [
+        name
+        for name, card in values_of(core, CARD, Card).items()
+        if AT not in name and trust.is_shown(peer, card) and (not within or within in card.scopes)
+        if trust.is_reachable(peer, card, source, scope) and _is_there(core, name)
+    ]
     if not names:
         raise UnknownAgent("nobody here is shown to you", field="to")
     return names
@@ -451,8 +448,7 @@ def _is_there(core: Core, name: str) -> bool:
 
     An agent that is only silent is present: its mail waits for it.
     """
-    (record,) = core.store.records(CARD, name)
-    presence = agents.agent_of(core, record, core.now()).presence
+    presence = agents.registered_agent(core, name).presence
     return not presence.left or presence.warmth not in {Warmth.EXPIRED, Warmth.GONE}
 
 

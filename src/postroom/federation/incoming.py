@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from .. import __version__
 from ..core import arrivals as core_arrivals
 from ..core import deliveries, peers
-from ..core.arrivals import Verdict
+from ..core.arrivals import TargetOutcome
 from ..core.verb import from_params, given
 from ..errors import Busy, Invalid, NotAllowed, PostroomError
 from ..formats.federation import NOT_TRUSTED, federation_error, read_route, routed
@@ -207,11 +207,11 @@ class PeerHandler:
         targets = tuple(target for target in envelope.targets if target.agent not in behind)
         verdicts = self._accept(peer, replace(envelope, targets=targets)) if targets else []
         waits = Busy("an earlier letter of the same sender waits", field="after")
-        verdicts += [Verdict(target=one, problem=waits) for one in envelope.targets if one.agent in behind]
+        verdicts += [TargetOutcome(target=one, problem=waits) for one in envelope.targets if one.agent in behind]
         self._remember(envelope, verdicts)
         return routed(envelope.message.id, [(verdict.target.agent, verdict.problem) for verdict in verdicts])
 
-    def _accept(self, peer: Peer, envelope: Envelope) -> list[Verdict]:
+    def _accept(self, peer: Peer, envelope: Envelope) -> list[TargetOutcome]:
         return core_arrivals.accept(self.core, peer, envelope)
 
     def _held_back(self, envelope: Envelope, after: Any) -> set[str]:
@@ -222,7 +222,7 @@ class PeerHandler:
         marks = {one.agent: (str(params.get(one.agent)), fold(one.agent)) for one in envelope.targets}
         return {agent for agent, mark in marks.items() if mark in self._held}
 
-    def _remember(self, envelope: Envelope, verdicts: list[Verdict]) -> None:
+    def _remember(self, envelope: Envelope, verdicts: list[TargetOutcome]) -> None:
         for verdict in verdicts:
             mark = (envelope.message.id, fold(verdict.target.agent))
             self._held.pop(mark, None)

@@ -42,7 +42,7 @@ from .link import PeerConnection
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ..core.arrivals import Verdict
+    from ..core.arrivals import TargetOutcome
     from ..core.core import Core
     from ..model.peer import Envelope
     from ..policy.limits import Limits
@@ -180,7 +180,7 @@ class MountHandler(PeerHandler):
         self._folder.check()
         return await super().call(name, params)
 
-    def _accept(self, peer: Peer, envelope: Envelope) -> list[Verdict]:
+    def _accept(self, peer: Peer, envelope: Envelope) -> list[TargetOutcome]:
         self._folder.introduce_folders([target.agent for target in envelope.targets])
         return super()._accept(peer, envelope)
 
