@@ -23,7 +23,7 @@ from postroom.server.describe import kind_of
 from postroom.server.inbox_actions import ACTIONS
 from postroom.server.mail import MAIL
 from postroom.server.protocol import ALIASES, wire_verbs
-from postroom.server.session import SESSION
+from postroom.server.requests import SESSION
 
 DOCS = Path(__file__).parent.parent / "docs"
 HEAD = Path(__file__).parent / "service_head.md"

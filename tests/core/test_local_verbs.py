@@ -11,7 +11,7 @@ from postroom.mcp.tools import TOOLS
 from postroom.server.inbox_actions import ACTIONS
 from postroom.server.mail import MAIL
 from postroom.server.protocol import wire_verbs
-from postroom.server.session import SESSION
+from postroom.server.requests import SESSION
 
 LOCAL_VERBS: list[type[Verb]] = [
     agents.UpdateCard,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from postroom import PostroomError, Room
 from postroom.core.verb import from_params
-from postroom.formats.errors import Problem, mail_problem
+from postroom.formats.errors import mail_problem
 from postroom.server.mail import MAIL
 from postroom.server.requests import in_json
 
@@ -47,7 +47,7 @@ def ask(room: Room, name: str, **message: Any) -> dict[str, Any]:
     return answer
 
 
-def refused(room: Room, name: str, **message: Any) -> Problem:
+def refused(room: Room, name: str, **message: Any) -> dict[str, Any]:
     """How it is refused, in the numbers of `mail/*`."""
     with pytest.raises(PostroomError) as caught:
         ask(room, name, **message)

@@ -89,7 +89,7 @@ def test_the_words_of_agent_inbox(room: Room) -> None:
     assert "completed" == ask(room, "get", id="c-1")["conversation"]["status"]
     reopened = ask(room, "reopen", id="c-1")
     assert ("c-1", "active") == (reopened["conversationId"], reopened["status"])
-    assert 10000 == refused(room, "turns/list", conversationId="nowhere").code
+    assert 10000 == refused(room, "turns/list", conversationId="nowhere")["code"]
 
 
 def test_the_words_of_map(factory: RoomFactory) -> None:
@@ -206,7 +206,7 @@ def test_turns_come_in_pages_that_miss_nothing(room: Room, clock: FakeClock) -> 
     assert [5, 6] == some(afterTurnId=turns[4]["id"]) == some(afterTimestamp=turns[4]["timestamp"])
     assert [0] == some(beforeTurnId=turns[1]["id"]) == some(beforeTimestamp=turns[1]["created_at"])
     assert [] == some(contentTypes=["x-none"]) == some(threadId="thread-none")
-    assert 10004 == refused(room, "turns/list", conversationId=id, filter={"afterTurnId": "turn-none"}).code
+    assert 10004 == refused(room, "turns/list", conversationId=id, filter={"afterTurnId": "turn-none"})["code"]
     for wrong in (
         {"order": "up"},
         {"limit": 0},
@@ -246,7 +246,7 @@ def test_replay_says_what_was_missed(room: Room, clock: FakeClock) -> None:
     for message in (time["timestamp"], time["created_at"]):
         assert [3, 4] == contents(ask(room, "replay", conversationId=id, fromTimestamp=message))
     assert [3, 4] == contents(ask(room, "replay", conversationId=id, count=2))
-    assert 10004 == refused(room, "replay", conversationId=id, fromTurnId="turn-none").code
+    assert 10004 == refused(room, "replay", conversationId=id, fromTurnId="turn-none")["code"]
 
 
 def test_conversations_come_in_pages_and_by_filter(room: Room, clock: FakeClock) -> None:
@@ -300,24 +300,24 @@ def test_errors_have_the_numbers_both_dialects_know(factory: RoomFactory) -> Non
     id = talk(room, "ann", "bob")
     first = say(room, id, "ann")
     absent = refused(room, "get", id="nowhere")
-    assert (10000, "Conversation not found", 10000) == (absent.code, absent.message, absent.data["code"])
-    assert 10010 == refused(room, "create", parentConversationId="nowhere").code
-    assert 10004 == refused(ann, "thread/create", conversationId=id, rootTurnId="turn-x").code
-    assert 10004 == refused(ann, "turn", conversationId=id, content="x", inReplyTo="turn-x").code
-    assert 10005 == refused(room, "turn", id=id, participantId="ann", content="x", threadId="thread-x").code
-    assert 10005 == refused(room, "thread/list", id=id, cursor="thread-x").code
-    assert 10006 == refused(ann, "turn", conversationId=id).code
-    assert 10006 == refused(ann, "turn", conversationId=id, content=None).code
-    assert 10006 == refused(ann, "turn", conversationId=id, content="a\0b").code
-    assert 10003 == refused(eve, "turn", conversationId=id, participantId="ann", content="x").code
+    assert (10000, "Conversation not found", 10000) == (absent["code"], absent["message"], absent["data"]["code"])
+    assert 10010 == refused(room, "create", parentConversationId="nowhere")["code"]
+    assert 10004 == refused(ann, "thread/create", conversationId=id, rootTurnId="turn-x")["code"]
+    assert 10004 == refused(ann, "turn", conversationId=id, content="x", inReplyTo="turn-x")["code"]
+    assert 10005 == refused(room, "turn", id=id, participantId="ann", content="x", threadId="thread-x")["code"]
+    assert 10005 == refused(room, "thread/list", id=id, cursor="thread-x")["code"]
+    assert 10006 == refused(ann, "turn", conversationId=id)["code"]
+    assert 10006 == refused(ann, "turn", conversationId=id, content=None)["code"]
+    assert 10006 == refused(ann, "turn", conversationId=id, content="a\0b")["code"]
+    assert 10003 == refused(eve, "turn", conversationId=id, participantId="ann", content="x")["code"]
     ask(room, "invite", conversationId=id, agentId="eve")
     ask(eve, "leave", conversationId=id)
-    assert 10002 == refused(eve, "turn", conversationId=id, content="x").code
-    assert 10002 == refused(eve, "close", conversationId=id).code
+    assert 10002 == refused(eve, "turn", conversationId=id, content="x")["code"]
+    assert 10002 == refused(eve, "close", conversationId=id)["code"]
     ask(ann, "close", conversationId=id)
     closed = refused(ann, "turn", conversationId=id, content="x", inReplyTo=first)
     assert (10001, 10001, "mail", False) == (
-        closed.code, closed.data["code"], closed.data["category"], closed.data["retryable"],
+        closed["code"], closed["data"]["code"], closed["data"]["category"], closed["data"]["retryable"],
     )  # fmt: skip
     for other in (
         Invalid("x", field="limit"),
@@ -341,7 +341,7 @@ def test_absent_and_forbidden_look_the_same(factory: RoomFactory) -> None:
             received = []
             for one in (id, "conv-nowhere"):
                 problem = refused(stranger, name.removeprefix("mail/"), conversationId=one, **who, **params)
-                received.append((problem.code, problem.message.replace(one, "ID")))
+                received.append((problem["code"], problem["message"].replace(one, "ID")))
             assert received[0] == received[1], name
         if principal.agent is not None:
             assert "secret" not in str([ask(stranger, "list"), ask(stranger, "recent")])

@@ -270,7 +270,7 @@ def test_a_session_says_what_its_own_agent_says() -> None:
     session.take("ann")
     session.take("ann.kid")
     step = session.receive(request(1, "map/send", to="bob"))
-    assert isinstance(step, Step) and ("ann", "ann") == (step.params["from"], session.speaker(step))
+    assert isinstance(step, Step) and ("ann", "ann") == (step.request.named(), session.speaker(step))
     step = session.receive(request(1, "map/agents/update", agentId="ann.kid", state="busy"))
     assert isinstance(step, Step) and "ann.kid" == session.speaker(step)
     step = session.receive(request(1, "map/agents/update", agentId="bob", state="busy"))

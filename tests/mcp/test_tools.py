@@ -11,7 +11,6 @@ import jsonschema
 import pytest
 
 from postroom.mcp.tools import LONGEST_WAIT, TOOLS, arguments
-from postroom.server.protocol import call as wire_call
 from tests.mcp.harness import MODES, Harness, ask, played, refused
 
 CHARACTERS_PER_TOKEN = 3.2  # of compact JSON; tokenizers in use take 3.5 to 4.5, so this counts too many
@@ -319,12 +318,12 @@ def test_presence_is_reported_in_the_same_words_as_on_the_socket() -> None:
             rows = (await ask(ann, "list_agents"))["agents"]
             result = {row["agentId"]: row["status"] for row in rows}
             assert {"ann": "active", "bob": "offline"} == result
-            on_socket = wire_call(harness.room, "list_agents", {})["agents"]
+            call, operator = harness.executor.call, harness.room.principal
+            on_socket = (await call(operator, "list_agents", {}))["agents"]
             assert result == {row["agentId"]: row["status"] for row in on_socket}
-            id = wire_call(harness.room, "mail/create", {"initialParticipants": [{"id": "ann"}, {"id": "bob"}]})[
-                "id"
-            ]
-            there = wire_call(harness.room, "mail/presence", {"id": id})["participants"]
+            talk = {"initialParticipants": [{"id": "ann"}, {"id": "bob"}]}
+            id = (await call(operator, "mail/create", talk))["id"]
+            there = (await call(operator, "mail/presence", {"id": id}))["participants"]
             assert result == {one["agent_id"]: one["presence"] for one in there}
 
     played(story)

@@ -30,8 +30,7 @@ from postroom.server.callers import PrincipalCalls
 from postroom.server.describe import kind_of
 from postroom.server.executor import Executor
 from postroom.server.inbox_actions import ACTIONS
-from postroom.server.requests import SessionVerb
-from postroom.server.session import SESSION
+from postroom.server.requests import SESSION, SessionVerb
 from tests.contract.mcp_surface import Mcp
 from tests.daemons import PATIENCE, Daemon
 from tests.map.people import Refused, visitor

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from postroom import PostroomError
-from postroom.app.app import RoomLock
+from postroom.app.app import lock_room
 from postroom.errors import NameTaken
 from postroom.server.client import SocketClient
 from tests.daemons import Daemon, Line, until
@@ -200,13 +200,11 @@ def test_a_second_daemon_on_the_same_socket_or_room_is_refused_by_name_of_the_fi
 
 def test_one_that_begins_to_serve_is_named_in_the_place_of_one_that_was_killed(tmp_path: Path) -> None:
     (tmp_path / "room.db.serving").write_text("process 1 at s", encoding="utf-8")
-    first, second = (RoomLock(str(tmp_path / "room.db")) for _ in range(2))
-    first.take()
+    first = lock_room(str(tmp_path / "room.db"))
     with pytest.raises(NameTaken, match=f"by process {os.getpid()} "):
-        second.take()
+        lock_room(str(tmp_path / "room.db"))
     first.leave()
-    second.take()
-    second.leave()
+    lock_room(str(tmp_path / "room.db")).leave()
 
 
 def test_what_a_killed_daemon_left_behind_is_cleared(daemon: Daemon, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from postroom.server.describe import kind_of
 from postroom.server.executor import Executor
 from postroom.server.inbox_actions import ACTIONS
 from postroom.server.mail import MAIL
-from postroom.server.protocol import Action, Request, Step, wire_verbs
+from postroom.server.protocol import Call, wire_verbs
 from postroom.server.requests import SessionVerb
 from tests import conversing
 from tests.renaming import rename
@@ -65,7 +65,7 @@ OF_A_STRANGER = dict.fromkeys(
 )  # fmt: skip
 
 
-class Told(Step, frozen=True):
+class Told(Call):
     """A call that is answered in no dialect: done, or the name of an error."""
 
     def answer(self, result: Any) -> dict[str, Any]:
@@ -158,10 +158,9 @@ def carried_out(room: Room, principal: Principal, method: type[Verb], params: di
     async def call() -> Any:
         executor = Executor(room.core)
         broker = Broker(executor)
-        action = Action(method.declaration().name, params)
         try:
-            step = Told(action, checked(method, params))
-            return await Caller(executor, broker, principal=principal).carry_out(Request([step]))
+            call = Told(method.declaration().name, params, request=checked(method, params))
+            return await Caller(executor, broker, principal=principal).carry_out(call)
         except PostroomError as refused:
             return {"told": type(refused).__name__, "error": str(refused)}
         finally:

@@ -1,7 +1,8 @@
 """`postroom serve`: opens the room, starts everything that serves it in one event loop, and stops it in order.
 
-`serve` is the whole life of a server, `_open` starts its parts. One server serves a room: `RoomLock` holds the
-lock file. HTTP, MCP and the faster event loop are there only if their extra is installed, and are imported late.
+`serve` is the whole life of a server, `_open` starts its parts. One server serves a room: it holds
+its lock file (`lock_room`). HTTP, MCP and the faster event loop are there only if their extra is installed, and
+are imported late.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from ..server.broker import Broker
 from ..server.callers import PrincipalCalls
 from ..server.executor import Executor, stay_on_one_processor
 from ..server.tls import fingerprint_of_pem
-from ..server.unix_socket import UnixServer
+from ..server.unix_socket import LockFile, UnixServer
 from ..store.address import place_of
 from . import options as app_options
 from .options import OFF, OPEN
@@ -230,11 +231,11 @@ _AT = " at "  # before the path of the socket, in the lock file
 
 def served_at(store: str) -> str | None:
     """Return the socket of the server that serves a room now; None if none does."""
-    address = place_of(store)
-    if address is None:
+    path = _lock_path(store)
+    if path is None:
         return None
     try:
-        lock = os.open(f"{os.path.realpath(address)}.serving", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
     try:
@@ -247,41 +248,18 @@ def served_at(store: str) -> str | None:
     return None
 
 
-class RoomLock:
-    """The lock file of a room (`<room>.serving`), held while the server runs. It says which process, and where."""
+def lock_room(store: str) -> LockFile:
+    """Lock the room for the server that is to serve it. One in memory needs none: its lock is never held."""
+    path = _lock_path(store)
+    lock = LockFile(path or "")
+    if path is not None and (first := lock.take()) is not None:
+        raise NameTaken(f"this room is served already, by {first}", field="room", hint="stop it first")
+    return lock
 
-    def __init__(self, store: str) -> None:
-        address = place_of(store)
-        self._path = None if address is None else f"{os.path.realpath(address)}.serving"
-        self._lock = -1
 
-    def take(self) -> None:
-        """Take the lock. A room in memory needs none."""
-        if self._path is None:
-            return
-        lock = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            first = os.pread(lock, 4096, 0).decode("utf-8", "replace").strip() or "another process"
-            os.close(lock)
-            raise NameTaken(
-                f"this room is served already, by {first}", field="room", hint="stop it first"
-            ) from None
-        self._lock = lock
-        self.sign(f"process {os.getpid()}")  # replaces the text of a server that was killed
-
-    def sign(self, text: str) -> None:
-        """Write who serves the room, and where, for `served_at` and for the error of a second server."""
-        if self._lock >= 0:
-            os.ftruncate(self._lock, 0)
-            os.pwrite(self._lock, text.encode(), 0)
-
-    def leave(self) -> None:
-        if self._lock >= 0:
-            os.ftruncate(self._lock, 0)
-            os.close(self._lock)
-            self._lock = -1
+def _lock_path(store: str) -> str | None:
+    place = place_of(store)
+    return None if place is None else f"{os.path.realpath(place)}.serving"
 
 
 # -- starting and stopping
@@ -354,8 +332,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     room = open_room(settings.store, **_settings_of(options))
     room.core = replace(room.core, default_scope=options.scope)
     stack.callback(room.close)
-    room_lock = RoomLock(settings.store)
-    room_lock.take()
+    room_lock = lock_room(settings.store)
     stack.callback(room_lock.leave)
     system = peers.system_id(room.core, gives_way=True)
     if changed := app_options.apply(room.core, options.peers, system):
@@ -403,7 +380,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
         stack.push_async_callback(_end, asyncio.ensure_future(link.run()))
     if links is not None:
         stack.push_async_callback(_end, asyncio.ensure_future(links.run()))
-    room_lock.sign(f"process {os.getpid()} at {options.sockets[0]}")  # as `served_at` reads it
+    room_lock.write(f"process {os.getpid()}{_AT}{options.sockets[0]}")
     return _addresses(options, system, http_server.url if http_server is not None else None)
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
 from ..errors import (
     Busy,
     Conflict,
@@ -138,24 +136,17 @@ NUMBERS: tuple[tuple[type[PostroomError], str | None, int], ...] = (
 )
 
 
-class Problem(Struct, frozen=True):
-    """The error object of a reply."""
-
-    code: int
-    message: str
-    data: dict[str, Any]
-
-
-def mail_problem(error: PostroomError) -> Problem | None:
+def mail_problem(error: PostroomError) -> dict[str, Any] | None:
     """Return the error object for an error that concerns conversations; None for any other."""
     number = _number(error)
     if number is None:
         return None
     details = {"field": error.field, "hint": error.hint, "error": type(error).__name__, "number": error.code}
-    data = {"code": number, "category": "mail", "retryable": error.temporary, "details": details}
-    if number == NO_CONVERSATION:
-        return Problem(number, "Conversation not found", data)
-    return Problem(number, str(error), data)
+    return {
+        "code": number,
+        "message": "Conversation not found" if number == NO_CONVERSATION else str(error),
+        "data": {"code": number, "category": "mail", "retryable": error.temporary, "details": details},
+    }
 
 
 def _number(error: PostroomError) -> int | None:

@@ -755,7 +755,7 @@ def category_of(number: int) -> str:
 def map_error(error: PostroomError, *, of_mail: bool = False) -> dict[str, Any]:
     """Return the error object of a reply. `of_mail`: use the codes of conversations."""
     special = mail_problem(error) if of_mail else None
-    number = number_of(error) if special is None else special.data["code"]
+    number = number_of(error) if special is None else special["code"]
     data: dict[str, Any] = {"category": category_of(number), "retryable": error.temporary}
     if error.temporary:
         data["retryAfterMs"] = retry_after_ms(error)

@@ -29,7 +29,7 @@ from ..formats.map import PING, SEND, SOFTWARE, STOPPED, SUSPENDED, UNREGISTER, 
 from ..formats.map import request as map_request
 from ..server.broker import MAILBOX
 from ..server.callers import Caller, replied
-from ..server.protocol import PREFIX, Request
+from ..server.protocol import PREFIX
 from ..server.requests import SessionVerb
 from .access import METHODS, NONE, acting_as, agent_id, child_id, principal_of, principal_record
 from .agents import Register, Spawn
@@ -40,6 +40,7 @@ from .session import MAP, Answer, Later, Session, Step, is_answer, name_agent, r
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..server.protocol import Request
     from .server import MapServer
 
 
@@ -108,7 +109,7 @@ class MapConnection:
 
     # -- reading
 
-    def read(self, text: str | bytes | None) -> Request | dict[str, Any] | None:
+    def read(self, text: str | bytes | None) -> Request | None:
         """Return what one frame asks for, or the reply to it where that is known at once.
 
         None stands for a line that was too long to be kept.
@@ -122,13 +123,13 @@ class MapConnection:
             return self._refuse(unsound(text, broken, limits))
         # Answers are never held back: the call that is being settled may wait for one.
         if self._unsettled and not is_answer(value):
-            return Later([], value=value)
+            return Later("", {}, value=value)
         return self._receive(value)
 
-    def _receive(self, value: Any) -> Request | dict[str, Any] | None:
+    def _receive(self, value: Any) -> Request | None:
         received = self.session.receive(value)
         if isinstance(received, Step):
-            return Request([received])
+            return received
         if isinstance(received, Answer):
             self._receive_pong(received.id)
             self.peer.receive_answer(received)
@@ -151,10 +152,10 @@ class MapConnection:
     def carry_out(self, wanted: Request) -> asyncio.Future[Any]:
         """Begin a request and return its reply, which is None where none is due."""
         if isinstance(wanted, Later):
-            received = self._receive(wanted.value)
-            return self.carry_out(received) if isinstance(received, Request) else replied(received)
-        step = wanted.steps[0]
-        assert isinstance(step, Step)  # noqa: S101 - from `read`
+            return self.carry_out(self._receive(wanted.value) or {})
+        if not isinstance(wanted, Step):
+            return replied(wanted or None)
+        step = wanted
         try:
             # Before anything is carried out: a peer has the methods of federation only.
             self.peer.check_allowed(step)
@@ -167,7 +168,7 @@ class MapConnection:
             caller = self._caller_of(step)
         except PostroomError as refused:
             return replied(step.refuse(refused) or None)
-        reply = caller.carry_out(Request([step]))
+        reply = caller.carry_out(step)
         if step.request.declaration().writes and step.name in MAP:
             reply.add_done_callback(partial(self._after_call, step))
         return reply
@@ -390,7 +391,7 @@ class MapConnection:
         to = {"agent": request.agent_id}
         reply: Any = self.session.receive(map_request(0, SEND, to=to, **{"from": parent}, **message))
         if isinstance(reply, Step):  # else the refusal of a malformed `meta`
-            reply = await self._callers[parent].carry_out(Request([reply]))
+            reply = await self._callers[parent].carry_out(reply)
         sent = {"messageId": reply["result"]["messageId"]} if "result" in reply else {"error": reply["error"]}
         return result | sent
 

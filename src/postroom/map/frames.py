@@ -10,7 +10,7 @@ message.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..federation.connection import is_near
 from ..server.http import PING
@@ -50,7 +50,7 @@ class MapFrames(WebSocketConnection):
         )
         return self._conn
 
-    def _parse(self, text: str) -> Request | dict[str, Any] | None:
+    def _parse(self, text: str) -> Request | None:
         return self._conn.read(text.encode())  # bytes are read several times as fast
 
     def _on_disconnect(self, code: int) -> None:

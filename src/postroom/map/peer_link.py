@@ -21,6 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core import peers as core_peers
+from ..core.verb import given
 from ..errors import NotAllowed, PostroomError
 from ..federation.connection import ConnectionLost, RpcConnection
 from ..federation.dialler import AgentInboxConnection
@@ -220,7 +221,7 @@ class PeerLink:
         """Refuse a call that a peer may not make."""
         name = step.name
         if name == MEET:
-            self._uses_dots = step.call.method != MEET
+            self._uses_dots = step.method != MEET
         is_inbox_call = self._is_inbox and name in {*_INBOX_METHODS, REGISTER}
         if self._peer is not None and name not in _PEER_METHODS and not is_inbox_call:
             raise NotAllowed(f"a system may not say {name}", field="method")
@@ -237,12 +238,12 @@ class PeerLink:
                 hint = "map/federation/connect comes first, as a gateway"
                 raise NotAllowed("only a system that is a peer may say this", field="auth", hint=hint)
             if step.name == SEND:
-                result = await self._accept_message(session, step.params)
+                result = await self._accept_message(session, given(step.request))
             elif step.name == UNREGISTER:
                 self.close()
                 result = {"success": True, "agent": _agent_record(session.peer)}
             else:
-                result = await session.handler.call(step.name, step.params)
+                result = await session.handler.call(step.name, given(step.request))
             return step.answer(result) or None
         except PostroomError as refused:
             return step.refuse(refused) or None

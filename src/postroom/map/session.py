@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ..core.verb import from_params, given, parameters
+from ..core.verb import from_params, parameters
 from ..errors import IllegalMove, NotAllowed, PostroomError, QuotaFull
 from ..federation.methods import FEDERATION
 from ..formats.errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, NoSuchMethod
@@ -110,21 +110,17 @@ class Answer(Struct, frozen=True):
     error: dict[str, Any] | None = None
 
 
-class Step(protocol.Step, frozen=True):
+class Step(protocol.Call):
     """One call whose method and parameters were checked."""
 
-    @property
-    def params(self) -> dict[str, Any]:
-        return given(self.request)
+    def answer(self, result: Any) -> Any:
+        return {} if self.is_notification else super().answer(result)
 
-    def answer(self, result: Any) -> dict[str, Any]:
-        return {} if self.call.is_notification else self.call.answer(result)
-
-    def refuse(self, error: PostroomError) -> dict[str, Any]:
-        return {} if self.call.is_notification else refusal(self.call, error)
+    def refuse(self, error: PostroomError) -> Any:
+        return {} if self.is_notification else refusal(self, error)
 
 
-class Later(protocol.Request, frozen=True):
+class Later(protocol.Call):
     """A value that was read while a call that changes the session was under way.
 
     It is read again after that call, and nothing overtakes it.
@@ -134,11 +130,6 @@ class Later(protocol.Request, frozen=True):
 
     @property
     def is_alone(self) -> bool:
-        return True
-
-    @property
-    def is_large(self) -> bool:
-        # Its size is not known before it is read again.
         return True
 
 
@@ -189,7 +180,7 @@ class Session:
         if is_answer(value):
             error = value.get("error")
             return Answer(value.get("id"), value.get("result"), error if isinstance(error, dict) else None)
-        call = protocol.read_call(value)
+        call = protocol.read_call(value, Step)
         if isinstance(call, dict):
             wrong = call["error"]
             return failure(call["id"], wrong["code"], wrong["message"])
@@ -198,7 +189,7 @@ class Session:
         except PostroomError as refused:
             return None if call.is_notification else refusal(call, refused, is_in=self.is_in)
 
-    def _step(self, call: protocol.Call) -> Step | None:
+    def _step(self, call: Step) -> Step | None:
         cls = for_map(call.method)
         name = cls.declaration().name
         # Nobody would get the refusal or the result.
@@ -210,7 +201,8 @@ class Session:
             raise NotAllowed(text, field="auth", hint="map/connect, with auth, comes first")
         if name == CONNECT and self.is_in:
             raise IllegalMove("this connection is connected already", field="session")
-        return Step(call, self._with_agent(name, from_params(cls, call.params)))
+        call.request = self._with_agent(name, from_params(cls, call.params))
+        return call
 
     def _with_agent(self, name: str, request: Verb) -> Verb:
         """Return the request with the first agent of this connection, where it names none."""
@@ -277,7 +269,7 @@ def _id_in(raw: bytes | str) -> str | int | None:
     return id if isinstance(id, int) or (isinstance(id, str) and id.isprintable()) else None
 
 
-def refusal(call: protocol.Call | protocol.Action, error: PostroomError, *, is_in: bool = True) -> dict[str, Any]:
+def refusal(call: protocol.Call, error: PostroomError, *, is_in: bool = True) -> dict[str, Any]:
     """Return the error reply to a call; calls of federation have error numbers of their own, once admitted."""
     if is_in and call.method.startswith(FEDERATION_PREFIX):
         return {"jsonrpc": "2.0", "id": call.id, "error": federation_error(error)}

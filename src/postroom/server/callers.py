@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from ..errors import Invalid, NotAllowed, PostroomError, StoreFailing, TooLarge
 from ..model.codec import encode
 from ..store.sqlite.connection import NO_FILES, NO_FILES_HINT
 from .executor import INTERNAL
-from .protocol import Step, find_verb
+from .protocol import Call, find_verb
 from .requests import Schedule, SessionVerb, in_json
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ..core.verb import Verb
     from .broker import Broker
     from .executor import Executor
-    from .protocol import Request
+    from .protocol import Batch, Request
 
 
 log = logging.getLogger("postroom")
@@ -72,49 +73,48 @@ class Caller:
 
     def carry_out(self, request: Request) -> asyncio.Future[Any]:
         """Carry out a request and return its future reply, which is None for notifications."""
-        if request.is_batch:
+        if isinstance(request, list):
             return asyncio.ensure_future(self._carry_out_batch(request))
-        step = request.steps[0]
-        return self._begin(step) if isinstance(step, Step) else replied(step or None)
+        return self._begin(request) if isinstance(request, Call) else replied(request or None)
 
-    async def _carry_out_batch(self, request: Request) -> Any:
+    async def _carry_out_batch(self, batch: Batch) -> Any:
         """Carry out the calls of a batch one after the other until the replies are too large.
         Return the replies.
         """
         replies, size = list[Any](), 0
-        for step in request.steps:
-            if not isinstance(step, Step):
-                replies.append(step)
+        for call in batch:
+            if not isinstance(call, Call):
+                replies.append(call)
             elif size < MAX_BATCH_BYTES:
-                reply = await _settled(self._begin(step))
+                reply = await _settled(self._begin(call))
                 size += memoryview(reply).nbytes if isinstance(reply, Raw) else 0
                 replies.append(reply)
             else:
-                replies.append(_reply(step, _BATCH_TOO_LARGE, None))
+                replies.append(_reply(call, _BATCH_TOO_LARGE, None))
         return [reply for reply in replies if reply] or None
 
-    def _begin(self, step: Step) -> asyncio.Future[Any]:
-        request, kind = step.request, step.schedule
+    def _begin(self, call: Call) -> asyncio.Future[Any]:
+        request, kind = call.request, call.schedule
         if isinstance(request, SessionVerb):  # at once: no other call of this caller is under way
-            return asyncio.ensure_future(self._serve_session(step, request))
+            return asyncio.ensure_future(self._serve_session(call, request))
         if kind is Schedule.WAIT and self._has_left:  # do not hand out a letter that nobody receives
             return replied(None)
         run = partial(self._run_checked, request)
         if kind in {Schedule.MANY, Schedule.SLOW, Schedule.LARGE}:
-            run = partial(_encode_answer, step, run)
-        done = self._executor.carry_out(request, run, self, partial(self._finish, step), kind)
+            run = partial(_encode_answer, call, run)
+        done = self._executor.carry_out(request, run, self, partial(self._finish, call), kind)
         if kind is Schedule.WAIT:
             self._waits.add(done)
             done.add_done_callback(self._waits.discard)
         return done
 
-    async def _serve_session(self, step: Step, request: SessionVerb) -> Any:
+    async def _serve_session(self, call: Call, request: SessionVerb) -> Any:
         """Carry out a call about the connection, and return its reply."""
         try:
             result = request.serve(self)
-            return _reply(step, None, await result if asyncio.iscoroutine(result) else result)
+            return _reply(call, None, await result if asyncio.iscoroutine(result) else result)
         except PostroomError as refused:
-            return _reply(step, refused, None)
+            return _reply(call, refused, None)
 
     def _run_checked(self, request: Verb) -> Any:
         """Carry out a request if the caller may still make it; on a thread."""
@@ -123,11 +123,11 @@ class Caller:
             raise NotAllowed("this token is not valid any more", field="token")
         return authorised(core, self._principal_of(request), request)()
 
-    def _finish(self, step: Step, error: BaseException | None, result: Any) -> Any:
+    def _finish(self, call: Call, error: BaseException | None, result: Any) -> Any:
         """Return the reply to a call that is over, and record that its agent is active."""
         if error is None:
-            self._note_success(step.request)
-        return _reply(step, error, result)
+            self._note_success(call.request)
+        return _reply(call, error, result)
 
     def _note_success(self, request: Verb) -> None:
         declaration = request.declaration()
@@ -261,20 +261,57 @@ async def _settled(reply: asyncio.Future[Any]) -> Any:
     return None if reply.cancelled() else reply.result()
 
 
-def _encode_answer(step: Step, run: Callable[[], Any]) -> Raw:
+def _encode_answer(call: Call, run: Callable[[], Any]) -> Raw:
     """Carry out a call with a large answer and encode it on the same thread: the loop's thread serves others."""
-    return Raw(encode(step.answer(in_json(run()))))
+    return Raw(encode(call.answer(in_json(run()))))
 
 
-def _reply(step: Step, error: BaseException | None, result: Any) -> Any:
+def _reply(call: Call, error: BaseException | None, result: Any) -> Any:
     """Return the reply to a call that is over; None if it gets none."""
-    if step.call.is_notification:
+    if call.is_notification:
         return None
     if error is None:
-        return result if isinstance(result, Raw) else step.answer(result)
+        return result if isinstance(result, Raw) else call.answer(result)
     if isinstance(error, PostroomError):
-        return step.refuse(error)
+        return call.refuse(error)
     if isinstance(error, OSError) and error.errno in NO_FILES:  # maybe for a module that is imported late
-        return step.refuse(StoreFailing("no more files can be opened", hint=NO_FILES_HINT))
-    log.error("%s failed because of a bug", step.name, exc_info=error)
-    return step.refuse(PostroomError(INTERNAL))
+        return call.refuse(StoreFailing("no more files can be opened", hint=NO_FILES_HINT))
+    log.error("%s failed because of a bug", call.name, exc_info=error)
+    return call.refuse(PostroomError(INTERNAL))
+
+
+MAX_PENDING = 16  # requests of one caller that are under way at once
+LARGE = 64 * 1024  # bytes; a longer request may be many times as large in memory, so it is carried out alone
+
+
+class ReplyQueue:
+    """One caller's replies in the order of its requests, and whether another request may be begun.
+
+    Requests with small replies are under way a few at once, others alone. So what waits in memory for one caller
+    stays bounded.
+    """
+
+    def __init__(self) -> None:
+        self._replies: deque[asyncio.Future[Any]] = deque()
+        self._is_alone = False  # is a request under way that nothing may overtake?
+
+    def __bool__(self) -> bool:
+        return bool(self._replies)
+
+    def has_room(self, *, is_alone: bool) -> bool:
+        """Return whether a request may be begun. One that is alone overtakes nothing, and nothing overtakes it."""
+        if not self._replies:
+            return True
+        return not (self._is_alone or is_alone) and len(self._replies) < MAX_PENDING
+
+    def add(self, reply: asyncio.Future[Any], *, is_alone: bool = False) -> None:
+        self._replies.append(reply)
+        self._is_alone = is_alone
+
+    def take(self) -> list[Any]:
+        """Remove and return the replies that are there, up to the first that is not. None is no reply."""
+        taken = []
+        while self._replies and self._replies[0].done():
+            future = self._replies.popleft()
+            taken.append(None if future.cancelled() else future.result())
+        return taken

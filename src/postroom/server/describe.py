@@ -18,8 +18,7 @@ from ..model.message import Part
 from .http import VERBS_AT
 from .mail import MAIL
 from .protocol import PREFIX, wire_verbs
-from .requests import Milliseconds
-from .session import SESSION
+from .requests import SESSION, Milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -35,18 +35,17 @@ from ..formats.errors import (
 )
 from ..model.codec import encode
 from ..model.values import read_json
-from . import protocol
 from .callers import Caller
 from .protocol import (
     EXTRA_BYTES,
     EXTRA_DEPTH,
     Call,
-    Request,
-    Step,
     failure,
+    is_alone,
     own_verb,
-    read_value,
+    read_rpc,
     similar,
+    unreadable,
     wire_verbs,
 )
 
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from ..core.core import Core
     from ..policy.limits import Limits
     from .http_app import HttpApp
+    from .protocol import Request
 
 
 Scope = MutableMapping[str, Any]
@@ -214,22 +214,7 @@ def max_body_bytes(limits: Limits) -> int:
     return limits.max_message_bytes + EXTRA_BYTES
 
 
-def read_rpc(raw: bytes | str, limits: Limits) -> Request | dict[str, Any]:
-    """Return the JSON-RPC request in a body or frame, or the refusal of what is not JSON. Actions of agent-inbox
-    are not accepted here.
-    """
-    try:
-        value = _read_value(raw, limits)
-    except PostroomError as broken:
-        return protocol.unreadable(str(broken))
-    if protocol.is_rpc(value):
-        return read_value(value)
-    error = protocol.read_call(value)
-    assert isinstance(error, dict)  # noqa: S101 - a value without `jsonrpc` is never a call
-    return Request([error])
-
-
-def _read_value(raw: bytes | str, limits: Limits) -> Any:
+def read_body(raw: bytes | str, limits: Limits) -> Any:
     return read_json(raw, "body", depth=limits.max_depth + EXTRA_DEPTH, largest=max_body_bytes(limits))
 
 
@@ -242,13 +227,14 @@ async def serve_call(app: HttpApp, principal: Principal, scope: Scope, receive: 
     body = await _read_json_body(app.limits, scope, receive)
     if isinstance(body, Reply):
         return body
-    request = read_rpc(body, app.limits)
-    if not isinstance(request, Request):
-        return json_reply(400, request)
-    return await _carry_out(app, principal, request, receive)
+    try:
+        value = read_body(body, app.limits)
+    except PostroomError as broken:
+        return json_reply(400, unreadable(str(broken)))
+    return await _carry_out(app, principal, read_rpc(value), receive)
 
 
-class PlainCall(Call, frozen=True):
+class PlainCall(Call):
     """A call of a verb by its path, answered with the result alone and an honest status."""
 
     def answer(self, result: Any) -> Any:
@@ -278,13 +264,13 @@ async def serve_verb(app: HttpApp, principal: Principal, scope: Scope, receive: 
         if cls is None:
             hint = similar(name, tuple(wire_verbs())) or f"GET {DESCRIPTION} lists them"
             raise NoSuchMethod(f"there is no verb {name[:100]!a}", hint=hint)
-        params = _read_value(body, app.limits) if body.strip() else {}
+        params = read_body(body, app.limits) if body.strip() else {}
         if not isinstance(params, dict):
             raise Invalid("must be an object: the parameters by name", field="body")
-        step = Step(PlainCall(name, params), from_params(cls, params))
+        call = PlainCall(name, params, request=from_params(cls, params))
     except PostroomError as wrong:
         return plain_refusal(wrong)
-    return await _carry_out(app, principal, Request([step]), receive)
+    return await _carry_out(app, principal, call, receive)
 
 
 async def _read_json_body(limits: Limits, scope: Scope, receive: Receive) -> bytes | Reply:
@@ -305,7 +291,7 @@ async def _read_json_body(limits: Limits, scope: Scope, receive: Receive) -> byt
 async def _carry_out(app: HttpApp, principal: Principal, request: Request, receive: Receive) -> Reply:
     caller = Caller(app.executor, app.broker, principal=principal)
     future = caller.carry_out(request)
-    if request.is_alone and not future.done():
+    if is_alone(request) and not future.done():
         await _cancel_if_gone(app, future, receive)
         if future.cancelled():
             return CLOSING

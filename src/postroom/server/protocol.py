@@ -1,6 +1,6 @@
 """The message formats of the server: lines of JSON, JSON-RPC 2.0, and the actions of agent-inbox.
 
-    bytes → LineSplitter → read_line → Request of Steps → (caller carries them out) → Step.answer → reply
+    bytes → LineSplitter → read_line → Call → (a caller carries it out) → Call.answer → reply
 
 A line is an action of agent-inbox (`{"action": ...}`), a call in JSON-RPC, or a batch of those. Verbs have their
 bare name inside the server and on the socket, and `mail/<verb>` in JSON-RPC. On the socket the actions of
@@ -9,10 +9,9 @@ agent-inbox come first; the `mail/*` methods of its conversations belong to JSON
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec import Struct
-from msgspec.structs import force_setattr
 
 from ..core.verb import VERBS, Verb, from_params, given_names, load_verbs, parameters
 from ..errors import PostroomError, TooLarge
@@ -25,19 +24,13 @@ from ..formats.errors import (
     rpc_error,
     socket_error,
 )
-from ..model.codec import to_plain
 from ..model.values import read_json
 from .inbox_actions import ACTIONS
 from .mail import MAIL
-from .requests import Schedule, answer, schedule_of
-from .session import SESSION
+from .requests import SESSION, Schedule, schedule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ..formats.errors import Problem
     from ..policy.limits import Limits
-    from ..room import Room
 
 
 class LineSplitter:
@@ -80,19 +73,47 @@ class LineSplitter:
 MAX_BATCH = 100  # calls in one batch
 
 
-class Call(Struct, frozen=True):
-    """One call in JSON-RPC. Without an id it is a notification, and gets no answer."""
+class Call(Struct):
+    """One call in JSON-RPC, and how it is answered. Without an id it is a notification, and gets no answer."""
 
     method: str
     params: dict[str, Any]
-    id: str | int | float | None = None
+    id: Any = None
     is_notification: bool = False
+    request: Verb = cast("Verb", None)  # set once method and parameters are checked
+    _schedule: Schedule | None = None
 
-    def answer(self, result: Any) -> dict[str, Any]:
+    @property
+    def name(self) -> str:
+        """The name of its verb inside the server."""
+        return self.request.declaration().name
+
+    @property
+    def schedule(self) -> Schedule:
+        """How it is carried out; found once."""
+        if self._schedule is None:
+            self._schedule = schedule_of(self.request)
+        return self._schedule
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other request of the caller may run meanwhile: it may take long, change who calls, or have a
+        large reply.
+        """
+        return self.schedule not in {Schedule.WRITE, Schedule.READ} or self.request.declaration().many
+
+    def answer(self, result: Any) -> Any:
         return {"jsonrpc": "2.0", "id": self.id, "result": result}
 
-    def refuse(self, error: PostroomError) -> dict[str, Any]:
-        return {"jsonrpc": "2.0", "id": self.id, "error": rpc_error(error)}
+    def refuse(self, error: PostroomError) -> Any:
+        """Return the reply to a call that is refused. Errors about conversations have MAP's codes."""
+        problem = mail_problem(error) if self.method in MAIL else None
+        return {"jsonrpc": "2.0", "id": self.id, "error": problem or rpc_error(error)}
+
+
+C = TypeVar("C", bound=Call)
+Batch = list[Call | dict[str, Any]]  # calls, and the error reply in place of each that is invalid
+Request = Call | Batch | dict[str, Any]  # of one line or body; a dictionary is its reply, {} that there is none
 
 
 def is_rpc(value: Any) -> bool:
@@ -100,19 +121,8 @@ def is_rpc(value: Any) -> bool:
     return isinstance(value, list) or (isinstance(value, dict) and "jsonrpc" in value)
 
 
-def read_batch(value: list[Any]) -> list[Call | dict[str, Any]]:
-    """Return the calls of a batch, an error in place of each that is invalid. An empty or too long batch is one
-    error.
-    """
-    if not value:
-        return [failure(INVALID_REQUEST, "an empty batch asks nothing")]
-    if len(value) > MAX_BATCH:
-        return [failure(INVALID_REQUEST, f"a batch of {len(value)} calls; {MAX_BATCH} at most")]
-    return [read_call(one) for one in value]
-
-
-def read_call(value: Any) -> Call | dict[str, Any]:
-    """Return the call, or the error reply that says what is wrong with it."""
+def read_call(value: Any, kind: type[C] = Call) -> C | dict[str, Any]:  # type: ignore[assignment] # python/mypy#3737
+    """Return the call in a value, its verb not looked up yet; or the reply that says what is wrong with it."""
     if not isinstance(value, dict):
         return failure(INVALID_REQUEST, "a call is an object")
     id = value.get("id")
@@ -125,7 +135,7 @@ def read_call(value: Any) -> Call | dict[str, Any]:
         return failure(INVALID_REQUEST, "method must be text", id)
     if not isinstance(params, dict | None):  # null means "not given", as in its fields
         return failure(INVALID_PARAMS, "params are given by name, in an object", id)
-    return Call(method, params or {}, id, is_notification="id" not in value)
+    return kind(method, params or {}, id, is_notification="id" not in value)
 
 
 def unreadable(why: str) -> dict[str, Any]:
@@ -134,10 +144,6 @@ def unreadable(why: str) -> dict[str, Any]:
 
 def failure(code: int, why: str, id: Any = None) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": why}}
-
-
-def problem_reply(id: Any, problem: Problem) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id, "error": to_plain(problem)}
 
 
 def notification(method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -199,137 +205,75 @@ def similar(name: str, known: tuple[str, ...]) -> str | None:
     return f"did you mean {verbs[found[0]]}?" if found else None
 
 
-def call(room: Room, name: str, params: Mapping[str, Any]) -> Any:
-    """Carry out a verb at once; one that waits for mail only looks."""
-    return answer(room.core, room.principal, from_params(find_verb(name), params))
-
-
 # -- requests
 
 EXTRA_BYTES = 64 * 1024  # that a line may be longer than the letter in it
 EXTRA_DEPTH = 8  # levels of JSON around a letter
 
 
-class Action(Struct, frozen=True):
+class Action(Call):
     """One call in the protocol of agent-inbox."""
 
-    method: str
-    params: dict[str, Any]
-    id: Any = None
-    is_notification: bool = False
-
-    def answer(self, result: Any) -> dict[str, Any]:
+    def answer(self, result: Any) -> Any:
         return {"ok": True, **result} if self.id is None else {"ok": True, **result, "id": self.id}
 
-    def refuse(self, error: PostroomError) -> dict[str, Any]:
+    def refuse(self, error: PostroomError) -> Any:
         reply = socket_error(error)
         return reply if self.id is None else reply | {"id": self.id}
 
 
-class Step(Struct, frozen=True):
-    """One valid call: the request that it makes, and how it is answered."""
-
-    call: Action | Call
-    request: Verb
-    _schedule: Schedule | None = None  # found when it is first asked for
-
-    @property
-    def name(self) -> str:
-        return self.request.declaration().name
-
-    @property
-    def schedule(self) -> Schedule:
-        if self._schedule is None:
-            force_setattr(self, "_schedule", schedule_of(self.request))
-        return cast("Schedule", self._schedule)
-
-    def answer(self, result: Any) -> dict[str, Any]:
-        return self.call.answer(result)
-
-    def refuse(self, error: PostroomError) -> dict[str, Any]:
-        return refusal(self.call, self.name, error)
-
-
-class Request(Struct, frozen=True):
-    """The steps of one line or body, and the error reply in place of each invalid one."""
-
-    steps: list[Step | dict[str, Any]]
-    is_batch: bool = False
-
-    @property
-    def is_alone(self) -> bool:
-        """Return whether no other request of the caller may run meanwhile: it may take long, change who calls, or
-        have a large reply. A batch is carried out call by call.
-        """
-        step = self.steps[0]
-        if self.is_batch or not isinstance(step, Step):
-            return self.is_batch
-        return step.schedule not in {Schedule.WRITE, Schedule.READ} or step.request.declaration().many
-
-    @property
-    def is_large(self) -> bool:
-        """Return whether its reply may be large and comes without waiting for mail."""
-        kinds = {step.schedule for step in self.steps if isinstance(step, Step)}
-        return not kinds.isdisjoint({Schedule.MANY, Schedule.SLOW}) and Schedule.WAIT not in kinds
-
-
-def read_line(line: bytes | None, limits: Limits) -> Request | dict[str, Any]:
-    """Return the request in a line, or the reply to a line that cannot be read."""
+def read_line(line: bytes | None, limits: Limits) -> Request:
+    """Return the request in a line; of one that cannot be read, the reply."""
+    most = limits.max_message_bytes + EXTRA_BYTES
     if line is None:
-        most = limits.max_message_bytes + EXTRA_BYTES
         return socket_error(TooLarge(f"a line of more than {most} bytes", field="line"))
     try:
-        value = read_json(
-            line, "line", depth=limits.max_depth + EXTRA_DEPTH, largest=limits.max_message_bytes + EXTRA_BYTES
-        )
+        value = read_json(line, "line", depth=limits.max_depth + EXTRA_DEPTH, largest=most)
     except PostroomError as broken:
         return socket_error(broken) | {"error": "Invalid JSON", "hint": str(broken)}
-    return read_value(value)
+    return read_rpc(value) if is_rpc(value) else _read_action(value)
 
 
-def read_value(value: Any) -> Request:
-    """Return the request in a parsed value."""
-    if isinstance(value, list):
-        calls = read_batch(value)
-        return Request([to_step(call) for call in calls], is_batch=0 < len(value) <= MAX_BATCH)
-    if is_rpc(value):
-        return Request([to_step(read_call(value))])
-    return Request([to_step(_read_action(value))])
+def read_rpc(value: Any) -> Request:
+    """Return the calls in a parsed value. An empty batch or one that is too long is one error."""
+    if not isinstance(value, list):
+        return _checked(read_call(value))
+    if not value:
+        return failure(INVALID_REQUEST, "an empty batch asks nothing")
+    if len(value) > MAX_BATCH:
+        return failure(INVALID_REQUEST, f"a batch of {len(value)} calls; {MAX_BATCH} at most")
+    return [_checked(read_call(one)) for one in value]
 
 
-def refusal(call: Action | Call, name: str, error: PostroomError) -> dict[str, Any]:
-    """Return the reply to a call that is refused. Errors about conversations have MAP's codes."""
-    special = mail_problem(error) if name.startswith(PREFIX) else None
-    return call.refuse(error) if special is None else problem_reply(call.id, special)
-
-
-def to_step(call: Action | Call | dict[str, Any]) -> Step | dict[str, Any]:
-    """Return the step of a call, or the reply that refuses it; {} for a notification, which gets no answer."""
-    if isinstance(call, dict):
-        return call
-    name = ""
-    try:
-        cls = find_action(call.method) if isinstance(call, Action) else find_rpc_method(call.method)
-        name = cls.declaration().name
-        params = _with_letter_id(call, cls) if isinstance(call, Action) else call.params
-        return Step(call, from_params(cls, params))
-    except PostroomError as wrong:
-        return {} if call.is_notification else refusal(call, name, wrong)
-
-
-def _with_letter_id(call: Action, cls: type[Verb]) -> dict[str, Any]:
-    """Return the parameters of an action. The `id` of a line names the line, and the letter if none else does."""
-    if call.id is None or "id" not in parameters(cls) or "id" in given_names(cls, call.params):
-        return call.params
-    return call.params | {"id": call.id}
-
-
-def _read_action(value: Any) -> Action | dict[str, Any]:
+def _read_action(value: Any) -> Call | dict[str, Any]:
     if not isinstance(value, dict):
         return socket_error(NoSuchMethod("Unknown action: undefined", hint="a line is an object with an `action`"))
     params = value.copy()
-    name, id = params.pop("action", None), params.pop("id", None)
-    if not isinstance(name, str):
+    action = Action(params.pop("action", None), params, params.pop("id", None))
+    if not isinstance(action.method, str):
         unknown = NoSuchMethod("Unknown action: undefined", hint="say `action`, or `jsonrpc` and `method`")
-        return Action("", {}, id).refuse(unknown)
-    return Action(name, params, id)
+        return cast("dict[str, Any]", action.refuse(unknown))
+    return _checked(action)
+
+
+def _checked(call: Call | dict[str, Any]) -> Call | dict[str, Any]:
+    """Return the call with its verb, or the reply that refuses it; {} for a notification, which gets no answer."""
+    if isinstance(call, dict):
+        return call
+    try:
+        if isinstance(call, Action):
+            cls, params = find_action(call.method), call.params
+            # The `id` of a line names the line, and the letter if nothing else does.
+            if call.id is not None and "id" in parameters(cls) and "id" not in given_names(cls, params):
+                params = params | {"id": call.id}
+            call.request = from_params(cls, params)
+        else:
+            call.request = from_params(find_rpc_method(call.method), call.params)
+    except PostroomError as wrong:
+        return {} if call.is_notification else cast("dict[str, Any]", call.refuse(wrong))
+    return call
+
+
+def is_alone(request: Request) -> bool:
+    """Return whether no other request of the caller may run meanwhile. A batch is carried out call by call."""
+    return request.is_alone if isinstance(request, Call) else isinstance(request, list)

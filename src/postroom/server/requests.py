@@ -1,5 +1,5 @@
 """What the server asks of a request before it is carried out: how long it waits, how much work it may be, and how
-its result is written.
+its result is written; and the verbs about a connection itself: authentication, subscriptions, links.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Raw
 from msgspec.structs import astuple
 
-from ..core.verb import LONGEST_WAIT, MANY, Verb, authorised, checked_mailbox
+from ..core.verb import LONGEST_WAIT, MANY, Verb, checked_mailbox, given, verb
 from ..errors import Invalid
 from ..formats.plain import plain
 from ..model.names import BROADCAST
@@ -19,6 +19,7 @@ from ..model.names import BROADCAST
 if TYPE_CHECKING:
     from ..core.authorize import Principal
     from ..core.core import Core
+    from .callers import Caller
 
 
 Milliseconds = Annotated[float, Meta(description="milliseconds since 1970")]
@@ -62,11 +63,6 @@ def time_of(value: Any, field: str) -> datetime | None:
         pass
     hint = "milliseconds since 1970, or a time such as 2026-01-31T12:00:00Z"
     raise Invalid(f"{str(value)[:100]!a} is not a time", field=field, hint=hint)
-
-
-def answer(core: Core, principal: Principal, request: Verb) -> Any:
-    """Carry out a request once, without waiting, and return the result as JSON."""
-    return in_json(authorised(core, principal, request)())
 
 
 def in_json(result: Any) -> Any:
@@ -132,3 +128,93 @@ def _names_many(request: Verb) -> bool:
         return False
     inner = [value for one in lists for each in one if type(each) is dict for value in each.values()]
     return sum(map(len, lists)) + sum(len(value) for value in inner if type(value) is list) > MANY
+
+
+# -- the verbs about the caller's connection
+
+SESSION: dict[str, type[Verb]] = {}
+
+
+@verb(
+    "rpc.discover",
+    "an OpenRPC document",
+    registry=SESSION,
+    action="agents",
+    slow=True,
+    writes=False,
+    strict=False,
+)
+class Discover(Verb, kw_only=True):
+    """Describe the methods of JSON-RPC, their parameters and results."""
+
+    def run(self, _core: Core, _principal: Principal) -> dict[str, Any]:
+        from .describe import openrpc  # noqa: PLC0415 - it imports this module
+
+        return openrpc()
+
+
+@verb("authenticate", "agent_id, scopes", registry=SESSION, action="agents", strict=False)
+class Authenticate(SessionVerb, kw_only=True):
+    """Show a token: from now on this connection speaks for its agent."""
+
+    token: Annotated[str, "as `postroom tokens create` showed it"]
+
+    def serve(self, session: Caller) -> Any:
+        return session.authenticate(self.token)
+
+
+@verb("map/subscribe", "subscriptionId, cursor", registry=SESSION, action="agents", strict=False)
+class Subscribe(SessionVerb, kw_only=True):
+    """Get events as map/event notifications on this connection."""
+
+    filter: Annotated[
+        dict[str, Any] | None,
+        "event_types, scopes, from_agents, priorities, mail; only what fits all of it",
+    ] = None
+    since: Annotated[str | None, "a cursor: first what came after it"] = None
+    replay_from: Annotated[str | None, "MAP's name for since"] = None
+    options: Annotated[dict[str, Any] | None, "accepted and ignored"] = None
+
+    def serve(self, session: Caller) -> Any:
+        return session.subscribe(given(self))
+
+
+@verb("map/unsubscribe", "subscription (id, closedAt)", registry=SESSION, action="agents", strict=False)
+class Unsubscribe(SessionVerb, kw_only=True):
+    """End a subscription."""
+
+    subscription_id: Annotated[str, "from map/subscribe"]
+
+    def serve(self, session: Caller) -> Any:
+        return session.unsubscribe(self.subscription_id)
+
+
+@verb(
+    "links",
+    "links (system, state: connected, authenticating or disconnected, problem, sent, taken); address (url, pin):"
+    " where peers reach us, if that is known",
+    registry=SESSION,
+    action="peers",
+    strict=False,
+)
+class Links(SessionVerb, kw_only=True):
+    """The state of the links to other systems."""
+
+    def serve(self, session: Caller) -> Any:
+        return session.links()
+
+
+@verb(
+    "ping_peer",
+    "system, state, url, answers, seconds (there and back), problem, hint",
+    registry=SESSION,
+    action="peers",
+    strict=False,
+)
+class PingPeer(SessionVerb, kw_only=True):
+    """Check that another system answers; one that is not connected is called at once."""
+
+    system: Annotated[str, "its name"]
+
+    def serve(self, session: Caller) -> Any:
+        return session.ping_peer(self.system)

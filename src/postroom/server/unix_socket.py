@@ -1,9 +1,9 @@
 """The Unix socket: accepts callers, reads their lines, writes the replies in the order of the requests.
 
 A caller that does not read its replies is not read from either, so that they take bounded memory; what waits for
-all callers together is bounded, too (`LargeRequests`). At most MAX_TURN requests of a caller are begun in a row,
-then the others have their turn. A request is carried out even when its caller has gone meanwhile; only waiting for
-mail ends with it.
+all callers together is bounded, too (`UnixServer.note_unread`). At most MAX_TURN requests of a caller are begun in
+a row, then the others have their turn. A request is carried out even when its caller has gone meanwhile; only
+waiting for mail ends with it.
 
 `SocketPath` owns the path of the socket and its lock file; `Connection` is one caller; `UnixServer` accepts them.
 """
@@ -21,25 +21,24 @@ import stat
 import struct
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import BadStore, NameTaken, NotAllowed
 from ..formats.errors import socket_error
 from ..model.codec import encode
-from .callers import Caller, replied
-from .protocol import EXTRA_BYTES, LineSplitter, Request, read_line
-from .replies import LARGE, ReplyQueue
+from .callers import LARGE, Caller, ReplyQueue
+from .protocol import EXTRA_BYTES, LineSplitter, is_alone, read_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
-    from typing import Self
 
     from ..map.connection import MapConnection
     from ..map.server import MapServer
     from ..policy.limits import Limits
     from .broker import Broker
     from .executor import Executor
+    from .protocol import Request
 
 
 class HangupWatch:
@@ -67,76 +66,53 @@ class HangupWatch:
 
 
 log = logging.getLogger("postroom")
-MAX_LARGE = 4  # requests under way that are large, or whose replies may be
-MAX_UNREAD_BYTES = 64 * 1024 * 1024  # of replies that wait for their readers
-READ_SECONDS = 5.0  # after which a caller that reads nothing is cut off while others wait because of it
-
-
-class LargeRequests:
-    """Bounds the memory of all callers of one socket: large requests are begun a few at a time, and not while too
-    many bytes of replies wait for callers that do not read them.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._under_way = 0
-        self._unread: set[Connection] = set()  # connections whose callers do not read
-        self._waiting: dict[Connection, None] = {}  # in the order they came
-
-    def has_room(self, connection: Connection) -> bool:
-        """Return whether a large request may be begun; if not, the connection is called when it may."""
-        if self._under_way < MAX_LARGE and not self._is_too_much:
-            return True
-        self._waiting[connection] = None
-        return False
-
-    @property
-    def _is_too_much(self) -> bool:
-        return sum(connection.unsent for connection in self._unread) > MAX_UNREAD_BYTES
-
-    def begin(self, reply: asyncio.Future[Any]) -> None:
-        self._under_way += 1
-        reply.add_done_callback(self._end)
-
-    def _end(self, _: asyncio.Future[Any]) -> None:
-        self._under_way -= 1
-        self._wake()
-
-    def add_unread(self, connection: Connection) -> None:
-        self._unread.add(connection)
-        self._loop.call_later(READ_SECONDS, self._check_reader, connection, connection.unsent)
-
-    def remove_unread(self, connection: Connection) -> None:
-        """Note that the caller reads again, or is gone."""
-        self._unread.discard(connection)
-        self._wake()
-
-    def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for connection in waiting:
-            connection.go_on()
-
-    def _check_reader(self, connection: Connection, before: int) -> None:
-        if connection not in self._unread:
-            return
-        now = connection.unsent
-        if self._is_too_much and now >= before:
-            log.warning("a caller that does not read its replies was disconnected")
-            connection.abort()
-        else:
-            self._wake()  # some was read: there may be room by now
-            self._loop.call_later(READ_SECONDS, self._check_reader, connection, now)
-
-
 MAX_PATH_BYTES = 107  # of a socket's path, by the kernel
 BACKLOG = 512
+
+
+class LockFile:
+    """A file that at most one process holds locked; its text says which. It is never removed: two processes could
+    then hold two different ones.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lock = -1
+
+    @property
+    def is_held(self) -> bool:
+        return self._lock >= 0
+
+    def take(self) -> str | None:
+        """Lock the file. Return None, or the text of the process that holds it."""
+        lock = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(lock, 4096, 0).decode("utf-8", "replace").strip()
+            os.close(lock)
+            return holder or "another process"
+        self._lock = lock
+        self.write(f"process {os.getpid()}")  # replaces the text of a process that was killed
+        return None
+
+    def write(self, text: str) -> None:
+        """Write who holds it, if this process does."""
+        if self.is_held:
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, text.encode(), 0)
+
+    def leave(self) -> None:
+        if self.is_held:
+            self.write("")
+            os.close(self._lock)
+            self._lock = -1
 
 
 class SocketPath:
     """The path of a socket, locked while the server runs, so that two servers never share one.
 
-    The holder of the lock file next to the socket may bind it, and remove a socket that a dead server left. The
-    lock file itself is never removed: two processes could then hold two different ones.
+    The holder of the lock file next to the socket may bind it, and remove a socket that a dead server left.
     """
 
     def __init__(self, path: str) -> None:
@@ -144,14 +120,16 @@ class SocketPath:
         if len(os.fsencode(self.path)) > MAX_PATH_BYTES:
             text = f"{self.path} is longer than a socket's path may be"
             raise BadStore(text, field="socket", hint="name a shorter one: --socket PATH")
-        self._lock = -1
+        self._lock = LockFile(f"{self.path}.lock")
 
     def take(self) -> socket.socket:
         """Lock the path, and return the bound socket, which only its owner can open."""
-        folder = os.path.dirname(self.path)
         try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            self._hold()
+            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            if (holder := self._lock.take()) is not None:
+                text = f"{holder} serves {self.path} already"
+                hint = "stop it first, or choose another --socket"
+                raise NameTaken(text, field="socket", hint=hint)  # noqa: TRY301 - nothing is locked
             self._clear()
             return self._bind()
         except OSError as error:
@@ -163,32 +141,9 @@ class SocketPath:
 
     def leave(self) -> None:
         """Remove the socket, then release the lock."""
-        if self._lock >= 0:
+        if self._lock.is_held:
             self._clear()
-            os.close(self._lock)
-            self._lock = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.leave()
-
-    def _hold(self) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        lock = os.open(f"{self.path}.lock", flags, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
-            os.close(lock)
-            text = f"process {holder} serves {self.path} already"
-            raise NameTaken(text, field="socket", hint="stop it first, or choose another --socket") from None
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-        self._lock = lock
+            self._lock.leave()
 
     def _clear(self) -> None:
         """Remove the socket of a dead server: we hold the lock. Anything else at the path is not
@@ -237,6 +192,8 @@ def _is_served(path: str) -> bool:
         return True
 
 
+MAX_LONG = 4  # lines longer than LARGE that are carried out at once, of all callers
+MAX_UNREAD_BYTES = 64 * 1024 * 1024  # of replies that wait for their readers
 MAX_TURN = 8  # requests of one caller that are begun in a row; then others get their turn
 MAX_PACKET = 64 * 1024  # after more bytes at once the others get their turn before more is read
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
@@ -249,7 +206,7 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._lines = LineSplitter(server.limits.max_message_bytes + EXTRA_BYTES)
         self._waiting: deque[bytes | None] = deque()  # lines that were not parsed yet; None: too long
-        self._next: Request | dict[str, Any] | None = None  # parsed, and not begun
+        self._next: Request | None = None  # parsed, and not begun
         self._replies = ReplyQueue()
         self._transport: asyncio.Transport | None = None
         self._is_scheduled = False  # will the loop call `_run`?
@@ -258,7 +215,7 @@ class Connection(asyncio.Protocol):
         self._is_paused = False  # is it not read from just now?
         self._hangup_watch: HangupWatch | None = None
         self.caller: Caller | MapConnection | None = None
-        self._read: Callable[[bytes | None], Request | dict[str, Any] | None] = self._read_first
+        self._read: Callable[[bytes | None], Request | None] = self._read_first
 
     # -- called by the event loop
 
@@ -300,7 +257,7 @@ class Connection(asyncio.Protocol):
         if self._hangup_watch is not None:
             self._hangup_watch.close()
         self._server.go(self)
-        self._server.large.remove_unread(self)
+        self._server.unread.pop(self, None)
         if self.caller is not None:
             self.caller.close()
         self._is_unread = False
@@ -313,11 +270,11 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._is_unread = True
-        self._server.large.add_unread(self)
+        self._server.note_unread(self)
 
     def resume_writing(self) -> None:
         self._is_unread = False
-        self._server.large.remove_unread(self)
+        self._server.unread.pop(self, None)
         if self.caller is not None:
             self.caller.resume()
         self.go_on()
@@ -353,47 +310,36 @@ class Connection(asyncio.Protocol):
             if not self._waiting:
                 return False
             line = self._waiting[0]
+            # It may be many times as large in memory.
             is_long = line is not None and len(line) > LARGE
-            if is_long and (self._replies or not self._has_room_for_large()):
+            if is_long and (self._replies or not self._server.has_room_for_long(self)):
                 return False
             self._next = self._read(self._waiting.popleft())
         request = self._next
         if request is None:  # a reply of the caller to a request of ours (MAP)
             return True
-        is_alone = is_long or (isinstance(request, Request) and request.is_alone)
-        if not self._replies.has_room(is_alone=is_alone):
+        alone = is_long or is_alone(request)
+        if not self._replies.has_room(is_alone=alone):
             return False
-        if not isinstance(request, Request):
-            reply = replied(request)
-        else:
-            is_large = is_long or request.is_large
-            if is_large and not self._has_room_for_large():
-                return False
-            assert self.caller is not None  # noqa: S101 - without a caller nothing is read
-            reply = self.caller.carry_out(request)
-            if is_large:
-                self._server.large.begin(reply)
-        self._replies.add(reply, is_alone=is_alone)
+        assert self.caller is not None  # noqa: S101 - without a caller nothing is read
+        reply = self.caller.carry_out(request)
+        if is_long:
+            self._server.begin_long(reply)
+        self._replies.add(reply, is_alone=alone)
         reply.add_done_callback(self._on_reply)
         self._next = None
         return True
 
-    def _has_room_for_large(self) -> bool:
-        return self._transport is None or self._server.large.has_room(self)
-
-    def _read_first(self, line: bytes | None) -> Request | dict[str, Any] | None:
+    def _read_first(self, line: bytes | None) -> Request | None:
         """Choose by the first line whether this connection speaks MAP from now on, and read it."""
         map_server = self._server.map_server
         map_connection = None if map_server is None else map_server.speak_lines(self, line)
         if map_connection is None or self.caller is None:
-            self._read = self._read_line
+            self._read = partial(read_line, limits=self._server.limits)
         else:
             self.caller.close()
             self.caller, self._read = map_connection, map_connection.read
         return self._read(line)
-
-    def _read_line(self, line: bytes | None) -> Request | dict[str, Any]:
-        return read_line(line, self._server.limits)
 
     def _update_reading(self) -> None:
         """Pause or resume reading: a connection is read only while its lines can be processed."""
@@ -477,7 +423,9 @@ class UnixServer:
         self.map_server = map_server  # for connections that speak MAP
         self._listening: asyncio.Server | None = None
         self._all_gone = asyncio.Event()  # no connection is open
-        self.large = LargeRequests(self.loop)
+        self.unread: dict[Connection, None] = {}  # connections whose callers do not read, the longest first
+        self._long = 0  # long lines that are carried out now
+        self._waiting: dict[Connection, None] = {}  # connections with a long line for which there is no room
         self._warned_at = -WARN_SECONDS  # when, by the loop's time
 
     async def start(self) -> None:
@@ -512,6 +460,32 @@ class UnixServer:
                 "raise the limit (ulimit -n), or let callers close their connections",
                 most,
             )
+
+    def note_unread(self, connection: Connection) -> None:
+        """Note that a caller does not read. While too much waits, the longest of those who do not are cut off."""
+        self.unread[connection] = None
+        while len(self.unread) > 1 and sum(one.unsent for one in self.unread) > MAX_UNREAD_BYTES:
+            log.warning("a caller that does not read its replies was disconnected")
+            first = next(iter(self.unread))
+            del self.unread[first]
+            first.abort()
+
+    def has_room_for_long(self, connection: Connection) -> bool:
+        """Return whether a long line may be parsed; if not, the connection is called when it may."""
+        if self._long < MAX_LONG:
+            return True
+        self._waiting[connection] = None
+        return False
+
+    def begin_long(self, reply: asyncio.Future[Any]) -> None:
+        self._long += 1
+        reply.add_done_callback(self._end_long)
+
+    def _end_long(self, _: object) -> None:
+        self._long -= 1
+        waiting, self._waiting = self._waiting, {}
+        for connection in waiting:
+            connection.go_on()
 
     def go(self, connection: Connection) -> None:
         self.connections.discard(connection)

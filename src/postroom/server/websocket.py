@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..errors import PostroomError
 from ..model.codec import encode
-from .callers import Caller, replied
-from .http import Disconnected, read_rpc
+from .callers import LARGE, Caller, ReplyQueue
+from .http import Disconnected, read_body
 from .http_connection import CONNECTION
-from .protocol import Request
-from .replies import LARGE, ReplyQueue
+from .protocol import is_alone, read_rpc, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .http import Receive, Scope, Send
     from .http_app import HttpApp
     from .http_connection import WebSocketGuard
+    from .protocol import Request
 
 
 CLOSE_SECONDS = 0.5  # to write the last messages, before the connection is aborted
@@ -123,8 +124,11 @@ class WebSocketConnection:
         app = self._app
         return Caller(app.executor, app.broker, push=self.push, expel=self._on_expelled, principal=principal)
 
-    def _parse(self, text: str) -> Request | dict[str, Any] | None:
-        return read_rpc(text, self._app.limits)
+    def _parse(self, text: str) -> Request | None:
+        try:
+            return read_rpc(read_body(text, self._app.limits))
+        except PostroomError as broken:
+            return unreadable(str(broken))
 
     async def run(self, receive: Receive) -> None:
         reading = asyncio.ensure_future(self._read(receive))
@@ -155,11 +159,11 @@ class WebSocketConnection:
             request = self._parse(text)
             if request is None:
                 continue
-            is_alone = len(text) > LARGE or (isinstance(request, Request) and request.is_alone)
-            while self._outbox.is_full or not self._replies.has_room(is_alone=is_alone):
+            alone = len(text) > LARGE or is_alone(request)
+            while self._outbox.is_full or not self._replies.has_room(is_alone=alone):
                 await self._wait_for_room()
-            reply = self._caller.carry_out(request) if isinstance(request, Request) else replied(request)
-            self._replies.add(reply, is_alone=is_alone)
+            reply = self._caller.carry_out(request)
+            self._replies.add(reply, is_alone=alone)
             reply.add_done_callback(self._queue_replies)
 
     async def _wait_for_room(self) -> None:
