@@ -20,6 +20,7 @@ from .aio import AsyncRoom
 from .core.validation import check_count, check_seconds
 from .errors import Invalid, LeaseLost, PostroomError
 from .letter import Work
+from .model.message import same_name
 from .model.query import Found
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Service:
     ) -> None:
         if not callable(handler):
             raise Invalid(f"must be a function, not {type(handler).__name__}", field="handler")
-        self.owner = owner  # the mailbox whose `stop` ends this
+        self.owner = owner
         self._mailbox = mailbox
         self._handler = handler
         self._concurrency = check_count(concurrency, "concurrency")
@@ -269,9 +270,9 @@ def _listed(service: Service) -> Iterator[None]:
 
 
 def stop(mailbox: Mailbox) -> None:
-    """Stop the services of a mailbox object."""
+    """Stop the services of this mailbox that this process runs in the same room, whichever object began them."""
     for service in _running:
-        if service.owner is mailbox:
+        if service.owner.core is mailbox.core and same_name(service.owner.name, mailbox.name):
             service.stop()
 
 

@@ -286,6 +286,18 @@ def test_a_call_that_is_wrong_is_told_at_once(room: Room) -> None:
         bob.serve("print")  # type: ignore[arg-type] # anything may come
 
 
+def test_another_object_of_the_same_mailbox_stops_it_and_that_of_another_does_not(room: Room) -> None:
+    fill(room, 2)
+    handled: list[str] = []
+
+    def handle(work: Work) -> None:
+        handled.append(work.id)
+        room.mailbox("ann" if len(handled) == 1 else "bob").stop()
+
+    room.mailbox("bob").serve(handle)
+    assert len(handled) == 2
+
+
 def test_a_handler_that_outlasts_the_grace_gives_its_letter_back(room: Room) -> None:
     fill(room)
     bob, end, late = room.mailbox("bob"), threading.Event(), []
