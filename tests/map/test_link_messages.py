@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 
 from postroom.federation.connection import ConnectionLost, MapRefusal, RpcConnection
 from postroom.formats.map import GUEST, decode_message, encode_send, origin_of
-from postroom.map.link_directory import LINKED, RemoteAgent, clean, of_session, remote_agents
+from postroom.map.link_directory import LINKED, RemoteAgent, clean, of_session, read_agents, remote_agents
 from postroom.model.agent import WORDS
 from postroom.model.message import Message, Part, Priority, Recipient
 from postroom.model.names import check_agent, fold
@@ -37,35 +37,37 @@ rows = st.lists(
 
 @given(rows, rows)
 def test_whatever_a_server_lists_has_sound_names_and_keeps_them(first: list[Any], second: list[Any]) -> None:
-    before = remote_agents(first, "hive", ["own"], {})
+    before = remote_agents(read_agents(first), "hive", ["own"], {})
     for mailbox, one in before.items():
         assert mailbox == one.mailbox == check_agent(mailbox, "id") and mailbox.startswith("hive/")
     assert len({fold(mailbox) for mailbox in before}) == len(before)
     here = {one.id: mailbox for mailbox, one in before.items()}
     others = [row for row in second if not isinstance(row, dict) or row.get("id") not in list(here)]
-    after = remote_agents([*others, *first], "hive", ["own"], before)
+    after = remote_agents(read_agents([*others, *first]), "hive", ["own"], before)
     assert here.items() <= {one.id: mailbox for mailbox, one in after.items()}.items()
 
 
 def test_the_first_has_the_name_and_the_second_its_id() -> None:
-    found = remote_agents([{"id": "1", "name": "bob"}, {"id": "2", "name": "BOB"}], "hive", [], {})
+    found = remote_agents(read_agents([{"id": "1", "name": "bob"}, {"id": "2", "name": "BOB"}]), "hive", [], {})
     assert {"hive/bob": "1", "hive/2": "2"} == {mailbox: one.id for mailbox, one in found.items()}
-    again = remote_agents([{"id": "2", "name": "bob"}, {"id": "3", "name": "bob"}], "hive", [], found)
+    again = remote_agents(read_agents([{"id": "2", "name": "bob"}, {"id": "3", "name": "bob"}]), "hive", [], found)
     assert {"hive/bob": "2", "hive/3": "3"} == {mailbox: one.id for mailbox, one in again.items()}
-    late = remote_agents([{"id": "3", "name": "bob"}, {"id": "2", "name": "bob"}], "hive", [], again)
+    late = remote_agents(read_agents([{"id": "3", "name": "bob"}, {"id": "2", "name": "bob"}]), "hive", [], again)
     assert {"hive/bob": "2", "hive/3": "3"} == {mailbox: one.id for mailbox, one in late.items()}
 
 
 def test_our_own_and_those_of_other_links_are_passed_over() -> None:
     results = [{"id": "own", "name": "ann"}, {"id": "x", "name": "x", "metadata": {LINKED: {"id": "7"}}}]
-    assert {} == remote_agents(results, "hive", ["own"], {})
+    assert {} == remote_agents(read_agents(results), "hive", ["own"], {})
 
 
 def test_those_we_brought_are_ours_also_after_the_server_forgot_our_visit() -> None:
     brought = {"ann": "berlin", "x": "another"}
     results = [{"id": name, "name": name, "metadata": {GUEST: {"of": of}}} for name, of in brought.items()]
     odd = [{"id": "y", "name": "y", "metadata": {GUEST: 7}}, {"id": "z", "name": "z", "metadata": 7}]
-    assert ["hive/x", "hive/y", "hive/z"] == list(remote_agents([*results, *odd], "hive", [], {}, "berlin"))
+    assert ["hive/x", "hive/y", "hive/z"] == list(
+        remote_agents(read_agents([*results, *odd]), "hive", [], {}, "berlin")
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +75,7 @@ def test_those_we_brought_are_ours_also_after_the_server_forgot_our_visit() -> N
     [("idle", True), ("busy", True), ("suspended", True), ("stopped", False), ("x-odd", True)],
 )
 def test_who_has_stopped_is_not_sent_to(state: str, is_here: bool) -> None:
-    (one,) = remote_agents([{"id": "1", "name": "bob", "state": state}], "hive", [], {}).values()
+    (one,) = remote_agents(read_agents([{"id": "1", "name": "bob", "state": state}]), "hive", [], {}).values()
     assert is_here == one.is_here
 
 
@@ -84,12 +86,13 @@ def test_a_name_is_cleaned_into_one_of_ours_or_nothing(text: str) -> None:
 
 
 def test_who_spoke_is_found_by_its_session_and_nobody_poses() -> None:
-    results = [{"id": "1", "name": "berlin"}, {"id": "2", "name": "ann"}, {"id": "3", "name": "eve"}]
+    rows = [{"id": "1", "name": "berlin"}, {"id": "2", "name": "ann"}, {"id": "3", "name": "eve"}]
+    results, own = read_agents(rows), read_agents([{"id": "own"}])
     there = remote_agents(results, "hive", [], {})
     everyone = ["1", "2", "3", "own"]
     assert "hive/ann" == of_session(results[:2], everyone, there, "ann")
     assert "hive/berlin" == of_session(results[:2], everyone, there, "eve")  # eve is on another connection
-    assert of_session([*results, {"id": "own"}], everyone, there, "ann") is None  # it told of everybody
+    assert of_session([*results, *own], everyone, there, "ann") is None  # it told of everybody
     assert of_session(results, ["1", "2", "3"], there, "ann") is None
     assert of_session([], everyone, there, "ann") is None
 
@@ -105,7 +108,7 @@ def letter(**fields: Any) -> Message:
     )
 
 
-BOB = RemoteAgent(id="id-bob", mailbox="hive/bob", title="bob")
+BOB = RemoteAgent(id="id-bob", mailbox="hive/bob", name="bob")
 
 
 @given(

@@ -275,6 +275,12 @@ def registered_agent(core: Core, name: str) -> Agent:
     return agent_of(core, record, core.now())
 
 
+def card_of(core: Core, name: str) -> Card | None:
+    """Return the card of a name; None if nobody registered under it."""
+    held = find_record(core, CARD, name)
+    return None if held is None else convert(held.value, Card)
+
+
 class Agents(Struct):
     """The agents of the room, and those of other systems if they were asked for, each with its way."""
 

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..core import tokens
+from ..core import agents, tokens
 from ..core.authorize import SOCKET, Principal
 from ..errors import NameTaken, NotAllowed
 from ..formats.map import cleaned
 from ..model.names import check_agent, fold
-from ..model.record import CARD
 from ..store.protocol import spelling_of
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def child_id(core: Core, principal: Principal, parent: str, request: Spawn) -> s
     if fold(name) in map(fold, tokens.sealed(core)):
         raise NotAllowed(f"{name!r} has a token of its own", field="agent_id")
     # A mailbox with mail and without a card: nobody proves to be its owner by being a child.
-    if spelling_of(core.store, name) is not None and not core.store.records(CARD, name):
+    if spelling_of(core.store, name) is not None and agents.card_of(core, name) is None:
         raise NameTaken(f"{name!r} is a mailbox already", field="agent_id")
     return name
 
@@ -77,8 +76,8 @@ def _id_of(core: Core, name: str, below: str = "") -> str:
     its name as its display name, by which mail finds it (`map.routing`). Two names never share an id.
     """
     id = _below(below, cleaned(name))
-    held = core.store.records(CARD, id)
-    shown = (held[0].value.get("display_name") if held else name) or ""
+    held = agents.card_of(core, id)
+    shown = name if held is None else held.display_name
     is_changed = cleaned(name) != name or (cleaned(shown) != shown and _below(below, cleaned(shown)) == id)
     if shown != name and is_changed:
         hint = "choose another name, or say an agentId"

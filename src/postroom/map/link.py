@@ -208,10 +208,12 @@ class MapLink:
         try:
             await asyncio.wait((reading, running), return_when=asyncio.FIRST_COMPLETED)
             rpc.abort()
+            self._woken.set()
             # The session stores what came, and fails the letter that it was sending.
             await asyncio.wait((running,))
         finally:
             rpc.abort()
+            self._woken.set()
             await asyncio.wait((running,), timeout=A_MOMENT)
             running.cancel()
             reading.cancel()

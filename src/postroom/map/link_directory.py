@@ -16,13 +16,14 @@ import asyncio
 import logging
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core import agents, presentation
 from ..core.authorize import Principal
+from ..core.core import find_record
 from ..core.verb import perform
 from ..errors import PostroomError
 from ..federation.connection import MapRefusal
@@ -32,10 +33,10 @@ from ..model.codec import convert
 from ..model.names import POSTMASTER, fold
 from ..model.record import BEAT, CARD
 from ..policy.routing import is_routable
-from ..store.protocol import spelling_of
+from .routing import spelt
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
     from ..core.core import Core
     from ..federation.connection import RpcConnection
@@ -53,18 +54,24 @@ _NOT_OURS = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class RemoteAgent(Struct, frozen=True, kw_only=True):
-    """An agent of the server."""
+    """An agent at the server, as the server lists it."""
 
     id: str  # the server's; another one after each restart of the SDK's server
-    mailbox: str  # here
-    title: str  # its own name
+    mailbox: str = ""  # here; given to it by `remote_agents`
+    name: str = ""  # its own, if it has one
     role: str = ""
     state: str = "idle"
+    guest_of: Any = None  # the name of the link that registered it
+    is_linked: bool = False  # is it on the server by a link of the server itself?
+
+    @property
+    def title(self) -> str:
+        return self.name or self.id[:200]
 
     @property
     def is_here(self) -> bool:
-        """Whether it can be sent to."""
-        return _is_here(self.state)
+        """Whether it can be sent to. One that stopped comes back under another id."""
+        return MAP_STATES.get(self.state) is not Status.OFFLINE
 
     @property
     def is_away(self) -> bool:
@@ -72,14 +79,23 @@ class RemoteAgent(Struct, frozen=True, kw_only=True):
         return MAP_STATES.get(self.state) is Warmth.AWAY
 
 
-def is_here(row: Mapping[str, Any]) -> bool:
-    """Return whether the agent of this row can be sent to."""
-    return _is_here(str(row.get("state")))
+def read_agents(rows: Any) -> list[RemoteAgent]:
+    """Return the agents that a server lists. What is no agent is left out."""
+    return [found for row in _list(rows) if (found := _read_agent(row)) is not None]
 
 
-def _is_here(state: str) -> bool:
-    """Return whether an agent in this state can be sent to. One that stopped comes back under another id."""
-    return MAP_STATES.get(state) is not Status.OFFLINE
+def _read_agent(row: Any) -> RemoteAgent | None:
+    if not isinstance(row, dict) or not isinstance(row.get("id"), str) or not row["id"]:
+        return None
+    metadata = row["metadata"] if isinstance(row.get("metadata"), dict) else {}
+    guest = metadata.get(GUEST)
+    texts = {name: row[name][:200] for name in ("name", "role", "state") if isinstance(row.get(name), str)}
+    return RemoteAgent(
+        id=row["id"],
+        guest_of=guest.get("of") if isinstance(guest, dict) else None,
+        is_linked=LINKED in metadata,
+        **texts,
+    )
 
 
 def clean(text: str, otherwise: str = "") -> str:
@@ -89,115 +105,74 @@ def clean(text: str, otherwise: str = "") -> str:
 
 
 def remote_agents(
-    rows: Iterable[Any], system: str, own: Iterable[str], before: Mapping[str, RemoteAgent], guests_of: str = ""
+    agents: Iterable[RemoteAgent],
+    system: str,
+    own: Container[str],
+    before: Mapping[str, RemoteAgent],
+    guests_of: str = "",
 ) -> dict[str, RemoteAgent]:
     """Return the server's agents by mailbox.
 
-    `rows`: the result of `map/agents/list`; `own`: the ids of our own agents there; `before`: the last result;
-    `guests_of`: our link's name, which marks agents of ours that the server remembers from an earlier session.
+    `own`: the ids of our own agents there; `before`: the last result; `guests_of`: our link's name, which marks
+    agents of ours that the server remembers from an earlier session.
     """
-    ours = frozenset(own)
     held = {one.id: one.mailbox for one in before.values()}
-    by_id: dict[str, Any] = {}
-    for row in rows:
+
+    def rank(one: RemoteAgent) -> int:
+        """Rank for the choice of names: first holders of the name they want, then others, then new ones."""
+        if one.id not in held:
+            return 2
+        return 0 if fold(held[one.id]) == fold(_mailbox(system, one.name)) else 1
+
+    by_id: dict[str, RemoteAgent] = {}
+    for one in agents:
         # Neither our own agents nor those that came there through us: mail would go in a circle (G11).
-        if _is_sound(row) and row["id"] not in ours and not (guests_of and link_that_brought(row) == guests_of):
-            by_id.setdefault(row["id"], row)
-    sound = list(by_id.values())[:MOST]
-    sound.sort(key=lambda row: _rank(row, system, held.get(row["id"])))
+        if not one.is_linked and one.id not in own and not (guests_of and one.guest_of == guests_of):
+            by_id.setdefault(one.id, one)
     found: dict[str, RemoteAgent] = {}
     taken: set[str] = set()
-    for row in sound:
-        mailbox = _free_name(row, system, taken, held.get(row["id"]))
+    for one in sorted(list(by_id.values())[:MOST], key=rank):
+        wanted, mine = _mailbox(system, one.name), held.get(one.id, "")
+        if fold(mine) == fold(wanted):
+            wanted = mine  # as it is spelt here
+        # The id is the last resort: it is unique there, but changes with each restart of the SDK's server.
+        choices = (wanted, mine, _mailbox(system, one.id))
+        mailbox = next((name for name in choices if name and fold(name) not in taken), None)
         if mailbox is not None:
             taken.add(fold(mailbox))
-            found[mailbox] = _remote_agent(row, mailbox)
+            found[mailbox] = replace(one, mailbox=mailbox)
     return found
 
 
-def _is_sound(row: Any) -> bool:
-    return isinstance(row, dict) and isinstance(row.get("id"), str) and bool(row["id"]) and not _is_linked(row)
-
-
-def _is_linked(row: Mapping[str, Any]) -> bool:
-    metadata = row.get("metadata")
-    return isinstance(metadata, dict) and LINKED in metadata
-
-
-def link_that_brought(row: Mapping[str, Any]) -> Any:
-    """Return the name of the link that registered an agent, or None."""
-    metadata = row.get("metadata")
-    guest = metadata.get(GUEST) if isinstance(metadata, dict) else None
-    return guest.get("of") if isinstance(guest, dict) else None
-
-
-def _rank(row: Mapping[str, Any], system: str, held: str | None) -> int:
-    """Rank agents for the choice of names: first holders of the name they want, then others, then new ones."""
-    if held is None:
-        return 2
-    return 0 if fold(held) == fold(_wanted(row, system)) else 1
-
-
-def _free_name(row: Mapping[str, Any], system: str, taken: set[str], held: str | None) -> str | None:
-    wanted = _wanted(row, system)
-    if held is not None and fold(held) == fold(wanted):
-        wanted = held  # as it is spelt here
-    # The id is the last resort: it is unique there, but changes with each restart of the SDK's server.
-    choices = (wanted, held, _by_id(row["id"], system))
-    return next((mailbox for mailbox in choices if mailbox and fold(mailbox) not in taken), None)
-
-
-def _wanted(row: Mapping[str, Any], system: str) -> str:
-    name = row.get("name")
-    cleaned = clean(name) if isinstance(name, str) else ""
-    return f"{system}/{cleaned}" if cleaned else ""
-
-
-def _by_id(id: str, system: str) -> str:
-    cleaned = clean(id)
-    return f"{system}/{cleaned}" if cleaned else ""
+def _mailbox(system: str, text: str) -> str:
+    """Return the name of a mailbox here for a name or an id there; empty if nothing is left of it."""
+    name = clean(text)
+    return f"{system}/{name}" if name else ""
 
 
 def by_any_name(remote: Mapping[str, RemoteAgent], system: str) -> dict[str, RemoteAgent]:
     """Return agents by name and also by id: mail may wait under an id that was a name for a while."""
-    by_id = {_by_id(one.id, system): one for one in remote.values()}
+    by_id = {_mailbox(system, one.id): one for one in remote.values()}
     return {name: replace(one, mailbox=name) for name, one in by_id.items() if name} | dict(remote)
 
 
-def _remote_agent(row: Mapping[str, Any], mailbox: str) -> RemoteAgent:
-    def text(field: str, otherwise: str = "") -> str:
-        value = row.get(field)
-        return value[:200] if isinstance(value, str) else otherwise
-
-    return RemoteAgent(
-        id=row["id"],
-        mailbox=mailbox,
-        title=text("name", row["id"][:200]),
-        role=text("role"),
-        state=text("state", "idle"),
-    )
-
-
 def of_session(
-    rows: Sequence[Any], everyone: Collection[str], remote: Mapping[str, RemoteAgent], params: Any
+    agents: Sequence[RemoteAgent], everyone: Collection[str], remote: Mapping[str, RemoteAgent], named: Any
 ) -> str | None:
     """Return the mailbox of a sender, where the server gives only its session.
 
-    `rows`: the agents in that session. The name in the message counts if it is one of them; else the first is
-    meant. Where they are `everyone`, by ids and with our own, the server does not know the filter.
+    `agents`: those in that session. The name in the message counts if it is one of them; else the first is meant.
+    Where they are `everyone`, by ids and with our own, the server does not know the filter.
     """
-    ids = [row["id"] for row in rows if _is_sound(row)]
+    ids = [one.id for one in agents if not one.is_linked]
     if set(everyone) <= set(ids):
         return None
     by_id = {one.id: one for one in remote.values()}
     speakers = [by_id[id] for id in ids if id in by_id]
-    named = [one.mailbox for one in speakers if isinstance(params, str) and params == one.title]
-    return next(iter([*named, *(one.mailbox for one in speakers)]), None)
+    return next((one.mailbox for one in speakers if one.title == named), speakers[0].mailbox if speakers else None)
 
 
 # -- calls to the server
-#
-# A server need not know more than `map/agents/list`; what else it refuses is treated as an empty answer.
 
 LIST = "map/agents/list"
 GET = "map/agents/get"
@@ -207,24 +182,29 @@ MOST_PAGES = 50
 _SENT = ["message.sent", "message_sent"]  # both spellings of the event
 
 
-async def all_agents(rpc: RpcConnection) -> list[Any]:
-    """Return the rows of all agents."""
-    rows: list[Any] = []
+async def _call(rpc: RpcConnection, method: str, **params: Any) -> dict[str, Any]:
+    """Call a method that a server need not know: what it refuses has an empty answer."""
+    with suppress(MapRefusal):
+        return await rpc.call(method, **params)
+    return {}
+
+
+async def all_agents(rpc: RpcConnection) -> list[RemoteAgent]:
+    """Return all agents of the server, our own included."""
+    agents: list[RemoteAgent] = []
     cursor: dict[str, Any] = {}
     for _ in range(MOST_PAGES):
         result = await rpc.call(LIST, **cursor)
-        rows += _list(result.get("agents"))
+        agents += read_agents(result.get("agents"))
         if not isinstance(result.get("nextCursor"), str):
             break
         cursor = {"cursor": result["nextCursor"]}
-    return rows
+    return agents
 
 
-async def agents_of_session(rpc: RpcConnection, session: str) -> list[Any]:
-    """Return the rows of the agents on one connection, by a filter that the SDK's own server knows."""
-    with suppress(MapRefusal):
-        return _list((await rpc.call(LIST, sessionId=session)).get("agents"))
-    return []
+async def agents_of_session(rpc: RpcConnection, session: str) -> list[RemoteAgent]:
+    """Return the agents on one connection, by a filter that the SDK's own server knows."""
+    return read_agents((await _call(rpc, LIST, sessionId=session)).get("agents"))
 
 
 async def send_confirmed(rpc: RpcConnection, message: dict[str, Any], id: str) -> dict[str, Any]:
@@ -233,61 +213,33 @@ async def send_confirmed(rpc: RpcConnection, message: dict[str, Any], id: str) -
     A server may accept messages for ids that no agent has, and lose them: so right behind the message we ask
     whether the agent is still there.
     """
-    calls = (rpc.call(SEND, **message), rpc.call(GET, agentId=id))
+    calls = (rpc.call(SEND, **message), _call(rpc, GET, agentId=id))
     results: tuple[dict[str, Any] | BaseException, ...] = await asyncio.gather(*calls, return_exceptions=True)
-    result, found = results
-    if isinstance(result, BaseException):
-        raise result
-    if isinstance(found, BaseException) and not isinstance(found, MapRefusal):
-        raise found
-    row = None if isinstance(found, BaseException) else found.get("agent")
-    if not (is_here(row) if isinstance(row, dict) else await _is_listed(rpc, id)):
+    for one in results:
+        if isinstance(one, BaseException):
+            raise one
+    sent, got = cast("tuple[dict[str, Any], dict[str, Any]]", results)
+    # Some servers cannot get a single one.
+    found = [_read_agent(got["agent"])] if isinstance(got.get("agent"), dict) else await all_agents(rpc)
+    if not any(one is not None and one.id == id and one.is_here for one in found):
         raise MapRefusal({"code": NO_AGENT, "message": "its agent had left"})
-    return result
-
-
-async def _is_listed(rpc: RpcConnection, id: str) -> bool:
-    """Return whether an agent is listed, for servers that cannot get a single one."""
-    rows = await all_agents(rpc)
-    return any(isinstance(row, dict) and row.get("id") == id and is_here(row) for row in rows)
-
-
-async def get_agent(rpc: RpcConnection, id: str) -> dict[str, Any]:
-    """Return an agent's row; empty where there is none."""
-    with suppress(MapRefusal):
-        row = (await rpc.call(GET, agentId=id)).get("agent")
-        return row if isinstance(row, dict) else {}
-    return {}
+    return sent
 
 
 async def missed_messages(rpc: RpcConnection, since: int) -> list[dict[str, Any]]:
     """Return messages that may have come while we were away. `since`: milliseconds by the server's clock, or 0."""
-    found: list[Any] = []
-    with suppress(MapRefusal):
-        found += _list((await rpc.call(RECENT, limit=MANY)).get("messages"))
-    if since:
-        with suppress(MapRefusal):
-            found += await _replayed(rpc, since)
-    return [message for message in found if isinstance(message, dict)]
-
-
-async def _replayed(rpc: RpcConnection, since: int) -> list[Any]:
-    found: list[Any] = []
+    found = _list((await _call(rpc, RECENT, limit=MANY)).get("messages"))
     place: dict[str, Any] = {"fromTimestamp": since}
-    for _ in range(MOST_PAGES):
-        result = await rpc.call(REPLAY, **place, filter={"eventTypes": _SENT}, limit=MANY)
-        events = [event for event in _list(result.get("events")) if isinstance(event, dict)]
-        found += [_message(event.get("event")) for event in events]
-        if not result.get("hasMore") or not events:
+    for _ in range(MOST_PAGES if since else 0):
+        result = await _call(rpc, REPLAY, **place, filter={"eventTypes": _SENT}, limit=MANY)
+        rows = [row for row in _list(result.get("events")) if isinstance(row, dict)]
+        events = [row["event"] for row in rows if isinstance(row.get("event"), dict)]
+        data = [event["data"] for event in events if isinstance(event.get("data"), dict)]
+        found += [one.get("message", one) for one in data]
+        if not result.get("hasMore") or not rows:
             break
-        place = {"afterEventId": events[-1].get("eventId")}
-    return found
-
-
-def _message(event: Any) -> Any:
-    """Return the message of an event."""
-    data = event.get("data") if isinstance(event, dict) else None
-    return data.get("message", data) if isinstance(data, dict) else None
+        place = {"afterEventId": rows[-1].get("eventId")}
+    return [message for message in found if isinstance(message, dict)]
 
 
 def _list(value: Any) -> list[Any]:
@@ -340,27 +292,11 @@ def _register_agent(core: Core, mailbox: str, one: RemoteAgent, held: Card | Non
     return True
 
 
-def spelt(core: Core, name: str) -> str:
-    """Return a name as it is spelt here, whatever its case."""
-    return spelling_of(core.store, name) or name
-
-
 def sender_of(core: Core, name: str) -> str:
     """Return the name under which a remote agent writes here: never one of ours."""
     name = spelt(core, name)
-    card = core.store.records(CARD, name)
-    return f"{name}{NOT_OURS}" if card and card[0].value.get("principal") != LINK.name else name
-
-
-def members(result: Mapping[str, Mapping[str, Any]], meant: str | Role) -> list[str]:
-    """Return our agents in a scope, or with a role, as they were registered at the server."""
-    if isinstance(meant, str):
-        return [name for name, params in result.items() if meant in params.get("scopes", ())]
-    return [
-        name
-        for name, params in result.items()
-        if params["role"] == meant.name and meant.within in {None, *params.get("scopes", ())}
-    ]
+    card = agents.card_of(core, name)
+    return f"{name}{NOT_OURS}" if card is not None and card.principal != LINK.name else name
 
 
 def leave(core: Core, names: Sequence[str]) -> None:
@@ -369,10 +305,10 @@ def leave(core: Core, names: Sequence[str]) -> None:
 
 
 def exposed(core: Core, text: str, link_scope: str, wrote: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Return what our agents are registered with at the server, by name.
+    """Return what our agents are registered with at the server, by name: role and scopes, also the link's own.
 
     `text` chooses all agents that are here or away, named ones, or none. Of the same choice are those that `wrote`
-    to an agent there, so that it can answer.
+    to an agent there, so that it can answer; one without a card has neither role nor scopes.
     """
     shown = {
         agent.card.id: agent.card
@@ -380,15 +316,21 @@ def exposed(core: Core, text: str, link_scope: str, wrote: Collection[str]) -> d
         if is_routable(agent.presence) and _may_be_shown(agent.card.id, agent.card, text)
     }
     others = [name for name in wrote if name not in shown and may_answer_to(core, text, name)]
-    return {name: _registration_of(shown.get(name), link_scope) for name in (*shown, *others)}
+    result: dict[str, dict[str, Any]] = {}
+    for name in (*shown, *others):
+        card = shown.get(name)
+        scopes = dict.fromkeys([*([link_scope] if link_scope else []), *(card.scopes if card is not None else ())])
+        role = role_of(card) if card is not None else None
+        result[name] = {"role": role or ROLE} | ({"scopes": list(scopes)} if scopes else {})
+    return result
 
 
 def may_answer_to(core: Core, text: str, name: str) -> bool:
     """Return whether an agent that wrote to the server may be registered there for an answer: not if dormant."""
-    card, beat = (core.store.records(kind, name) for kind in (CARD, BEAT))
-    if beat and beat[0].value.get("dormant"):
+    beat = find_record(core, BEAT, name)
+    if beat is not None and beat.value.get("dormant"):
         return False
-    return _may_be_shown(name, convert(card[0].value, Card) if card else None, text)
+    return _may_be_shown(name, agents.card_of(core, name), text)
 
 
 def _may_be_shown(name: str, card: Card | None, text: str) -> bool:
@@ -396,14 +338,6 @@ def _may_be_shown(name: str, card: Card | None, text: str) -> bool:
     is_guest = card is not None and (card.principal == LINK.name or GUEST in card.metadata)
     is_wanted = text != NONE and (text == ALL or name in {one.strip() for one in text.split(",")})
     return is_wanted and not is_guest and fold(name) != POSTMASTER
-
-
-def _registration_of(card: Card | None, link_scope: str) -> dict[str, Any]:
-    """Return role and scopes of an agent, and the link's own scope. A sender without a card has neither."""
-    own = card.scopes if card is not None else ()
-    scopes = list(dict.fromkeys([*([link_scope] if link_scope else []), *own]))
-    role = role_of(card) if card is not None else None
-    return {"role": role or ROLE} | ({"scopes": scopes} if scopes else {})
 
 
 # -- our agents at the server
@@ -443,11 +377,7 @@ class ExposedAgents:
     async def register_link(self, rpc: RpcConnection) -> None:
         """Register the link's own agent, which must be the first: messages to our session go to it."""
         where = {"scopes": [self._options.scope]} if self._options.scope else {}
-        result = await rpc.call(
-            REGISTER, name=self.own, agentId=self.own, role="inbox", **where, **self._guest_metadata()
-        )
-        self._is_called(_id_of(result), self.own)
-        await self.scopes.join(rpc, result["agent"], where.get("scopes", ()))
+        await self._register(rpc, self.own, {"role": "inbox"} | where)
 
     async def register_changed(self, rpc: RpcConnection) -> None:
         """Register agents that are new or changed, and unregister those that have left."""
@@ -467,38 +397,41 @@ class ExposedAgents:
     async def _register_agent(self, rpc: RpcConnection, name: str, params: dict[str, Any]) -> None:
         self._registered[name] = params
         try:
-            result = await rpc.call(REGISTER, name=name, agentId=name, **params, **self._guest_metadata())
+            await self._register(rpc, name, params)
         except MapRefusal as refused:
             if name not in self._rejected:
                 log.warning("%s is not shown at the MAP server: %s", name, refused)
             self._rejected.add(name)  # the holder of its name may go later
         else:
-            self._is_called(_id_of(result), name)
             self._rejected.discard(name)
-            await self.scopes.join(rpc, result["agent"], params.get("scopes", ()))
 
-    def _guest_metadata(self) -> dict[str, Any]:
-        return {"metadata": {GUEST: {"of": self.own}}}
-
-    def _is_called(self, id: str, name: str) -> None:
-        self.names[id] = name
-        self._memory.note_address(id, name)
+    async def _register(self, rpc: RpcConnection, name: str, params: dict[str, Any]) -> None:
+        mark = {GUEST: {"of": self.own}}
+        agent: Any = (await rpc.call(REGISTER, name=name, agentId=name, **params, metadata=mark)).get("agent")
+        found = _read_agent(agent)
+        if found is None:
+            raise MapRefusal({"message": "it registers agents and gives them no id"})
+        self.names[found.id] = name
+        self._memory.note_address(found.id, name)
+        await self.scopes.join(rpc, agent, params.get("scopes", ()))
 
     async def has_lost(self, rpc: RpcConnection, name: str) -> bool:
         """Return whether another agent there has taken the name of this one, which is then dropped."""
         id = self.ids.get(name)
-        if id is None or name == self.own or link_that_brought(await get_agent(rpc, id)) == self.own:
+        if id is None or name == self.own:
+            return False
+        found = _read_agent((await _call(rpc, GET, agentId=id)).get("agent"))
+        if found is not None and found.guest_of == self.own:
             return False
         self._lose(id)
         return True
 
-    def drop_lost(self, rows: Iterable[Any]) -> None:
+    def drop_lost(self, listed: Iterable[RemoteAgent]) -> None:
         """Drop our agents whose names the server lists as those of others."""
-        for row in rows:
-            id = row.get("id") if isinstance(row, dict) else None
-            is_ours = isinstance(id, str) and self.names.get(id, self.own) != self.own
-            if self._accepts_updates and is_ours and link_that_brought(row) != self.own:
-                self._lose(row["id"])
+        for one in listed:
+            is_ours = self.names.get(one.id, self.own) != self.own
+            if self._accepts_updates and is_ours and one.guest_of != self.own:
+                self._lose(one.id)
 
     def _lose(self, id: str) -> None:
         name = self.names.pop(id)
@@ -521,18 +454,15 @@ class ExposedAgents:
 
     def members(self, meant: str | Role) -> list[str]:
         """Return our agents in a scope, or with a role."""
+        known = {name: self._exposed[name] for name in self.names.values() if name in self._exposed}
         if isinstance(meant, str):
-            meant = self.scopes.name_of(meant)
-        result = {name: self._exposed[name] for name in self.names.values() if name in self._exposed}
-        return members(result, meant)
-
-
-def _id_of(result: Mapping[str, Any]) -> str:
-    agent = result.get("agent")
-    id = agent.get("id") if isinstance(agent, dict) else None
-    if not isinstance(id, str) or not id:
-        raise MapRefusal({"message": "it registers agents and gives them no id"})
-    return id
+            scope = self.scopes.name_of(meant)
+            return [name for name, params in known.items() if scope in params.get("scopes", ())]
+        return [
+            name
+            for name, params in known.items()
+            if params["role"] == meant.name and meant.within in {None, *params.get("scopes", ())}
+        ]
 
 
 LIST_SCOPES, CREATE, JOIN = "map/scopes/list", "map/scopes/create", "map/scopes/join"
@@ -565,17 +495,12 @@ class ScopeMembership:
 
     async def _scope_id_of(self, rpc: RpcConnection, name: str) -> str:
         if name not in self._ids:
-            rows = (await rpc.call(LIST_SCOPES)).get("scopes")
-            ids = (_scope_id(row) for row in (rows if isinstance(rows, list) else []) if _is_called(row, name))
-            found = next((id for id in ids if id), None)
-            self._ids[name] = found or _scope_id((await rpc.call(CREATE, name=name)).get("scope")) or name
+            rows = _list((await rpc.call(LIST_SCOPES)).get("scopes"))
+            named: list[Any] = [
+                row for row in rows if isinstance(row, dict) and name in (row.get("id"), row.get("name"))
+            ]
+            if not named:
+                named = [(await rpc.call(CREATE, name=name)).get("scope")]
+            ids = (row.get("id") for row in named if isinstance(row, dict))
+            self._ids[name] = next((id for id in ids if isinstance(id, str) and id), name)
         return self._ids[name]
-
-
-def _is_called(row: Any, name: str) -> bool:
-    return isinstance(row, dict) and name in (row.get("id"), row.get("name"))
-
-
-def _scope_id(row: Any) -> str | None:
-    id = row.get("id") if isinstance(row, dict) else None
-    return id if isinstance(id, str) and id else None

@@ -22,6 +22,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ..core import messages, work
+from ..core.agents import card_of
 from ..core.verb import perform
 from ..errors import IdTaken, Invalid, LeaseLost, PostroomError, Resync, UnknownMessage
 from ..federation.connection import ConnectionLost, MapRefusal
@@ -120,8 +121,8 @@ class LinkSender:
         """Return whether it belongs to an agent of the server, or to none yet. Ours may have such a name, too."""
         if not name.startswith(f"{system}/"):
             return False
-        card = self._store.records(CARD, name)
-        return not card or card[0].value.get("principal") == LINK.name
+        card = card_of(self._core, name)
+        return card is None or card.principal == LINK.name
 
     def _has_mail(self, mailbox: str) -> bool:
         return bool(self._store.find(Query(mailbox=mailbox, states=(State.UNREAD,), limit=1)))

@@ -36,8 +36,18 @@ from ..formats.map import (
 )
 from ..model.names import check_agent, check_scope
 from . import link_directory, link_messages
-from .link_directory import ALL, NONE, ExposedAgents, by_any_name, clean, of_session, remote_agents
+from .link_directory import (
+    ALL,
+    NONE,
+    ExposedAgents,
+    by_any_name,
+    clean,
+    of_session,
+    read_agents,
+    remote_agents,
+)
 from .link_messages import UndeliveredMessages
+from .routing import spelt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -126,7 +136,7 @@ async def handshake(rpc: RpcConnection, options: LinkOptions, name: str, resume:
         session=session if isinstance(session, str) else "",
         is_postroom=info.get("software") == SOFTWARE,
         resume=token if isinstance(token, str) else "",
-        back=tuple(row["id"] for row in _rows(result.get("reclaimedAgents"))),
+        back=tuple(one.id for one in read_agents(result.get("reclaimedAgents"))),
         method=method,
         keeps_meta=result.get("protocolVersion") == VERSION,
         takes_acks=_object(_object(result.get("capabilities")).get("delivery")).get("acks") is True,
@@ -142,7 +152,13 @@ async def _admitted(
 ) -> tuple[dict[str, Any], str]:
     """Call `map/connect` with the token by our method, and again by the method that the server asks for."""
     auth = {"auth": credentials(options, options.method)} if options.token else {}
-    result = await _first_answer(rpc, **params, **auth)
+    try:
+        # A program that accepts and stays silent is no MAP server.
+        async with asyncio.timeout(FIRST_ANSWER):
+            result = await rpc.call(CONNECT, **params, **auth)
+    except TimeoutError:
+        text = f"it takes the connection, and did not answer {CONNECT} in {FIRST_ANSWER:g} s (is it a MAP server?)"
+        raise ConnectionLost(text) from None
     if not _is_refused(result):
         return result, options.method
     methods = _object(result["authRequired"]).get("methods")
@@ -156,23 +172,8 @@ async def _admitted(
     return result, other
 
 
-async def _first_answer(rpc: RpcConnection, **params: Any) -> dict[str, Any]:
-    """Call `map/connect` with a short timeout: a program that accepts and stays silent is no MAP server."""
-    try:
-        async with asyncio.timeout(FIRST_ANSWER):
-            return await rpc.call(CONNECT, **params)
-    except TimeoutError:
-        text = f"it takes the connection, and did not answer {CONNECT} in {FIRST_ANSWER:g} s (is it a MAP server?)"
-        raise ConnectionLost(text) from None
-
-
 def _is_refused(result: dict[str, Any]) -> bool:
     return "authRequired" in result and not result.get("sessionId")
-
-
-def _rows(value: Any) -> list[dict[str, Any]]:
-    rows = value if isinstance(value, list) else []
-    return [row for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -209,27 +210,24 @@ class LinkSession:
         self._sender = letter_sender
         self._woken = woken
         self._on_connected = on_connected
-        self._inbound: asyncio.Queue[tuple[str, Mapping[str, Any]]] = asyncio.Queue(MOST_INBOUND)
-        self._arrived = asyncio.Event()
+        self._inbound: asyncio.Queue[tuple[str, Mapping[str, Any]] | None] = asyncio.Queue()  # None: the end
         self._emitted: deque[Event] = deque(maxlen=MOST_EMITTED)
         self._link_name = options.name or memory.name  # the link's own agent there, and its mailbox here
         self._exposed = ExposedAgents(executor, options, memory, self._link_name)
         self._sent_count = 0  # letters
         self._name_conflicts: set[str] = set()  # mailboxes of theirs whose names are taken here
         self._listed_ids: set[str] = set()  # the ids of all agents that the server listed
-        self._sessions: dict[str, list[Any]] = {}  # by session of a sender: its agents, as the server lists them
+        self._sessions: dict[str, list[RemoteAgent]] = {}  # by session of a sender: the agents in it
         self.remote: dict[str, RemoteAgent] = {}
 
     def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
         """Queue a notification of the server."""
         if method not in {MESSAGE, SEND, EXPIRING}:
             return
-        try:
-            self._inbound.put_nowait((method, params))
-            self._arrived.set()
-        except asyncio.QueueFull:
+        if self._inbound.qsize() >= MOST_INBOUND:
             # Nothing is dropped: the server keeps or replays them in the next session (G10).
-            raise ConnectionLost("more messages came than could be stored") from None
+            raise ConnectionLost("more messages came than could be stored")
+        self._inbound.put_nowait((method, params))
 
     def emit(self, event: Event) -> None:
         """Queue an event for the link's scope."""
@@ -244,6 +242,7 @@ class LinkSession:
         await self._exposed.reclaim(server.back, accepts_updates=server.is_postroom)
         # Before we register: the server may send mail of our agents at once.
         storing = asyncio.ensure_future(self._store_all(rpc, server))
+        storing.add_done_callback(lambda _: self._woken.set())
         try:
             # First of all: the SDK's server sends messages for our session to the first agent.
             await self._exposed.register_link(rpc)
@@ -255,7 +254,11 @@ class LinkSession:
             await self._run_until_lost(rpc, server, storing, undelivered)
         finally:
             rpc.abort()
-            await _finish(storing)  # messages that came are stored, though the connection is lost
+            self._inbound.put_nowait(None)
+            try:
+                await asyncio.wait((storing,))  # messages that came are stored, though the connection is lost
+            finally:
+                storing.cancel()
 
     async def _run_until_lost(
         self,
@@ -280,7 +283,9 @@ class LinkSession:
                 await self._sync_directories(rpc)
                 looked = monotonic()
                 continue
-            await _wait_for_any(min(wait, undelivered.wait), self._woken, rpc.lost, storing)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(wait, undelivered.wait)):
+                    await self._woken.wait()
         if storing.done():
             await storing
         raise ConnectionLost("the connection was cut")
@@ -308,10 +313,10 @@ class LinkSession:
 
     async def _fetch_agents(self, rpc: RpcConnection) -> None:
         self._sessions.clear()
-        rows = await link_directory.all_agents(rpc)
-        self._listed_ids = {row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)}
-        self._exposed.drop_lost(rows)
-        remote = remote_agents(rows, self._memory.system, self._exposed.names, self.remote, self._link_name)
+        listed = await link_directory.all_agents(rpc)
+        self._listed_ids = {one.id for one in listed}
+        self._exposed.drop_lost(listed)
+        remote = remote_agents(listed, self._memory.system, self._exposed.names, self.remote, self._link_name)
         self.remote = await self._executor.run_slow(lambda: link_directory.register_here(self._core, remote, LOOK))
         shown = {one.id for one in self.remote.values()}
         hidden = {mailbox for mailbox, one in remote.items() if one.is_here and one.id not in shown}
@@ -412,14 +417,12 @@ class LinkSession:
         return replace(message, to={"agent": asker or name}, answers=letter)
 
     async def _store_all(self, rpc: RpcConnection, server: ServerInfo) -> None:
-        while not (rpc.lost.is_set() and self._inbound.empty()):
-            if self._inbound.empty():
-                await _wait_for_any(LOOK, rpc.lost, self._arrived)
-                continue
-            self._arrived.clear()
-            method, params = self._inbound.get_nowait()
+        while (inbound := await self._inbound.get()) is not None:
+            method, params = inbound
             if method == EXPIRING:
-                await self._refresh(rpc, server)
+                if self._options.token:
+                    with suppress(MapRefusal, ConnectionLost):  # it refuses our next call, if that is needed
+                        await rpc.call(REFRESH, **credentials(self._options, server.method))
                 continue
             message = params.get("message", params)
             found = decode_message(message) if isinstance(message, dict) else None
@@ -430,11 +433,6 @@ class LinkSession:
             if server.takes_acks and found.id:
                 with suppress(ConnectionLost):
                     await rpc.notify(MESSAGE_ACK, messageIds=[found.id])
-
-    async def _refresh(self, rpc: RpcConnection, server: ServerInfo) -> None:
-        if self._options.token:
-            with suppress(MapRefusal, ConnectionLost):  # the server refuses our next call, if that is needed
-                await rpc.call(REFRESH, **credentials(self._options, server.method))
 
     async def _store_message(self, rpc: RpcConnection, message: Incoming) -> None:
         """Store a message, however long the room is busy: the server sends it only once."""
@@ -460,7 +458,7 @@ class LinkSession:
         to = link_messages.recipients(
             self._core, message, self._exposed.names, self._exposed.members, self._link_name
         )
-        to = [link_directory.spelt(self._core, name) for name in to]
+        to = [spelt(self._core, name) for name in to]
         sender = link_directory.sender_of(self._core, sender)
         request = self._answered_letter(message, sender, to)
         link_messages.store_incoming(
@@ -481,44 +479,15 @@ class LinkSession:
         The SDK's server gives only its session, and can list the agents in that.
         """
         session = message.speaker
-        found = self._mailbox_of(session)
-        if found is None and session not in self._sessions:
+        by_id = {one.id: one.mailbox for one in self.remote.values()}
+        if session not in by_id and session not in self._sessions:
             with suppress(ConnectionLost, MapRefusal):  # the message is stored all the same
-                await self._fetch_session(rpc, session)
-            found = self._mailbox_of(session)
+                agents = await link_directory.agents_of_session(rpc, session)
+                if not agents or not {one.id for one in agents} <= {*by_id, *self._exposed.names}:
+                    await self._fetch_agents(rpc)  # an agent came since the last look
+                    by_id = {one.id: one.mailbox for one in self.remote.values()}
+                self._sessions[session] = agents
+        found = by_id.get(session)
         if found is None:
             found = of_session(self._sessions.get(session, []), self._listed_ids, self.remote, message.says_from)
         return found or f"{self._memory.system}/{clean(session, 'somebody')}"
-
-    async def _fetch_session(self, rpc: RpcConnection, session: str) -> None:
-        rows = await link_directory.agents_of_session(rpc, session)
-        if not rows or not {row.get("id") for row in rows if isinstance(row, dict)} <= self._ids():
-            await self._fetch_agents(rpc)  # an agent came since the last look
-        self._sessions[session] = rows
-
-    def _mailbox_of(self, speaker: str) -> str | None:
-        return next((one.mailbox for one in self.remote.values() if speaker == one.id), None)
-
-    def _ids(self) -> set[str]:
-        return {one.id for one in self.remote.values()} | self._exposed.names.keys()
-
-
-async def _wait_for_any(seconds: float, *waits: asyncio.Event | asyncio.Future[None]) -> None:
-    """Wait until one of these is set or done, at most so many seconds."""
-    made: list[asyncio.Future[Any]] = [
-        asyncio.ensure_future(one.wait()) for one in waits if isinstance(one, asyncio.Event)
-    ]
-    others: list[asyncio.Future[Any]] = [one for one in waits if not isinstance(one, asyncio.Event)]
-    try:
-        await asyncio.wait([*made, *others], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for one in made:
-            one.cancel()
-
-
-async def _finish(task: asyncio.Future[None]) -> None:
-    """Wait for a task; cancel it if the wait is cancelled."""
-    try:
-        await asyncio.wait((task,))
-    finally:
-        task.cancel()

@@ -38,7 +38,7 @@ from ..formats.map import (
 from ..model.agent import parent_of
 from ..model.message import same_name
 from ..model.names import BROADCAST, check_agent, check_scope, format_address, parse_address
-from ..model.record import CARD, MAP_LINK, MEMBER
+from ..model.record import MAP_LINK, MEMBER
 from ..server.events import LoadedChanges, check_filter, events, wanted
 from ..server.requests import ForeignVerb, Milliseconds, time_of
 from ..store.protocol import first_sent, known_names, spelling_of
@@ -75,8 +75,8 @@ def _id_of(core: Core, name: str) -> str:
     id = cleaned(name)
     if id == name:
         return name
-    card = core.store.records(CARD, id)
-    return id if card and card[0].value.get("display_name") == name else name
+    card = core_agents.card_of(core, id)
+    return id if card is not None and card.display_name == name else name
 
 
 def listed_agents(core: Core) -> list[Agent]:
@@ -130,9 +130,9 @@ def _linked_systems(core: Core) -> frozenset[str]:
 
 def _there(core: Core, system: str, name: str) -> str:
     """Return the mailbox of a MAP server's agent, also of one that is not listed yet; never one of ours."""
-    mailbox = _spelt(core, check_agent(f"{system}/{name}", "to"))
-    card = core.store.records(CARD, mailbox)
-    if card and card[0].value.get("principal") != LINK_NAME:
+    mailbox = spelt(core, check_agent(f"{system}/{name}", "to"))
+    card = core_agents.card_of(core, mailbox)
+    if card is not None and card.principal != LINK_NAME:
         hint = f"{mailbox!r} is an agent of this room"
         raise UnknownAgent(f"{name!r} of {system!r} cannot be reached", field="to", hint=hint)
     return mailbox
@@ -140,16 +140,16 @@ def _there(core: Core, system: str, name: str) -> str:
 
 def _here_or_there(core: Core, system: str, name: str) -> str:
     """Return an agent of ours, else of the MAP server: both systems have the same name."""
-    store = core.store
-    if _spelt(core, name) in known_names(store):
+    if spelt(core, name) in known_names(core.store):
         return name
     mailbox = _there(core, system, name)
-    if not store.records(CARD, mailbox):
+    if core_agents.card_of(core, mailbox) is None:
         raise UnknownAgent(f"nobody is called {name!r}, here or at the MAP server", field="to")
     return mailbox
 
 
-def _spelt(core: Core, name: str) -> str:
+def spelt(core: Core, name: str) -> str:
+    """Return a name as it is spelt here, whatever its case."""
     return spelling_of(core.store, name) or name
 
 
