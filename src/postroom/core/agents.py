@@ -277,8 +277,7 @@ def registered_agent(core: Core, name: str) -> Agent:
 
 def card_of(core: Core, name: str) -> Card | None:
     """Return the card of a name; None if nobody registered under it."""
-    held = find_record(core, CARD, name)
-    return None if held is None else convert(held.value, Card)
+    return find_value(core, CARD, name, Card)
 
 
 class Agents(Struct):
