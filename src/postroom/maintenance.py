@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,18 +118,7 @@ def copy_room(
     **settings: Any,
 ) -> Copied:
     """Copy all mail of one room into another, of whatever kind each is. A second copy brings only what is new."""
-    source_core, target_core, origin = _open_both(source, target, settings)
-    try:
-        return perform(target_core, OWNER, transfer.Copy(source=source_core, origin=origin, progress=progress))
-    finally:
-        target_core.store.close()
-        source_core.store.close()
-
-
-def _open_both(
-    source: str | os.PathLike[str], target: str | os.PathLike[str], settings: dict[str, Any]
-) -> tuple[Core, Core, str]:
-    """Open both rooms; return them and the path of the source. Refuses bad addresses before it makes anything."""
+    # Bad addresses are refused before anything is made.
     chosen = [_named(address, field, settings) for address, field in ((source, "source"), (target, "target"))]
     source_path, target_path = (os.path.realpath(place_of(each.store) or "") for each in chosen)
     if source_path == target_path:
@@ -137,11 +127,10 @@ def _open_both(
         hint = "nothing was copied, and none is made"
         raise Missing(f"there is no room at {source_path}", field="source", hint=hint)
     source_core = _core(chosen[0])
-    try:
-        return source_core, _core(chosen[1]), source_path
-    except BaseException:  # also Ctrl-C: the source must not stay open
-        source_core.store.close()
-        raise
+    with closing(source_core.store):
+        target_core = _core(chosen[1])
+        with closing(target_core.store):
+            return perform(target_core, OWNER, transfer.Copy(source=source_core, progress=progress))
 
 
 def _named(address: str | os.PathLike[str], field: str, settings: dict[str, Any]) -> Settings:

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from ..errors import Conflict, Invalid
 from ..model.agent import EVERYONE, NO_GUARD, Card, Guard, Heartbeat, ScopeCard, guard_from
@@ -51,10 +51,11 @@ from ..model.record import (
 from ..model.report import BackupReport, Progress
 from ..model.task import Due, Escalation, TaskStatus
 from ..model.thread import STATUSES, TYPES, ConversationRecord
-from ..model.values import check_line, check_object, check_time, read_json
+from ..model.values import check_line, check_object, check_text, check_time, read_json
 from ..store.protocol import Introduce, Post, Put, Rename, all_names, vouched
-from .agents import check_card
+from .agents import CARD_FIELDS, check_card
 from .compose import LONGEST_SUBJECT, compose, draft_of, encode_within_limit
+from .core import Core
 from .presentation import escape_json
 from .templates import check_template
 from .validation import check_count, check_progress, quoted
@@ -66,7 +67,6 @@ if TYPE_CHECKING:
     from ..policy.limits import Limits
     from ..store.protocol import Store, Write
     from .authorize import Principal
-    from .core import Core
 
 
 FORMAT = 2
@@ -163,8 +163,12 @@ class Import(Verb, kw_only=True):
         report, source = check_progress(self.progress), iter(self.lines)
         head = check_head(core.limits, next(source, b""))
         room, total = head.room, head.lines
-        # Marked before the first line: an interrupted import is known, and only its own export may go on.
-        _begin(core, room)
+        begun = core.store.records(IMPORT)
+        if not (begun and begun[0].key == room):
+            if begun or core.store.names():
+                raise Conflict("the room is not empty", hint="import into a new one")
+            # Marked before the first line: an interrupted import is known, and only its own export may go on.
+            core.store.commit([Put(record=Record(kind=IMPORT, key=room, value=True))])
         taken = {Post: 0, Put: 0, Introduce: 0}
         slice: list[Write] = []
         for number, value in _values(core.limits, source, has_end=head.postroom not in OLDER):
@@ -182,7 +186,9 @@ class Import(Verb, kw_only=True):
                 slice = []
                 report(number, total and max(number, total))
         core.store.commit(slice)
-        _finish(core)
+        core.store.commit([Put(record=replace(record, value=None)) for record in core.store.records(IMPORT)])
+        # Cursors of before the import would skip what came in.
+        core.store.renew_epoch()
         report(total, total)
         return Imported(letters=taken[Post], records=taken[Put], names=taken[Introduce])
 
@@ -220,22 +226,6 @@ def _check_end(value: dict[str, Any], lines: int, source: Iterator[bytes | str])
         raise Invalid(f"is the end of another export than these {lines} lines", field=field)
     if next(source, None) is not None:
         raise Invalid("stands after the end of the export", field=f"line {lines + 3}")
-
-
-def _begin(core: Core, room: str) -> None:
-    begun = core.store.records(IMPORT)
-    if begun and begun[0].key == room:
-        return
-    if begun or core.store.names():
-        raise Conflict("the room is not empty", hint="import into a new one")
-    core.store.commit([Put(record=Record(kind=IMPORT, key=room, value=True))])
-
-
-def _finish(core: Core) -> None:
-    done = [Put(record=replace(record, value=None)) for record in core.store.records(IMPORT)]
-    core.store.commit(done)
-    # Cursors of before the import would skip what came in.
-    core.store.renew_epoch()
 
 
 def _write(core: Core, value: dict[str, Any], field: str) -> Post | Put | Introduce:
@@ -329,42 +319,115 @@ class Memory(Struct):
     way: dict[str, Any]
 
 
-class Moved(Struct):
+class ArrivalNote(Struct):
     """The room from which a delivery was moved here."""
 
     room: str
     at: datetime
 
 
-_VALUES: dict[str, Any] = {
-    CARD: Card,
-    BEAT: Heartbeat,
-    GUARD: tuple[str, ...] | Guard,
-    FORMER: tuple[str, ...],
-    MEMBER: Literal[True],
-    TEMPLATE: Template,
-    OPEN_ESCALATION: Escalation,
-    CLOSED_ESCALATION: Escalation,
-    FORGOTTEN: Memory,
-    SPENT: Memory,
-    TASKS: TaskStatus,
-    ACTIVE_TASKS: tuple[str, ...],
-    DUE: Due,
-    SESSION: dict[str, Any],
-    MOVED_HERE: Moved,
-    CONVERSATION: ConversationRecord,
-    SCOPE: ScopeCard,
+def _check_each(check: Callable[[Any, str], str], values: Iterable[str]) -> None:
+    for value in values:
+        check(value, "value")
+
+
+def _check_names(_core: Core, _record: Record, value: tuple[str, ...] | Guard) -> None:
+    names = (*value.allow, *value.block, value.moved_to or EVERYONE) if isinstance(value, Guard) else value
+    _check_each(check_party, (name for name in names if name != EVERYONE))
+
+
+def _check_card(core: Core, record: Record, value: Card) -> None:
+    fields = {name: getattr(value, name) for name in CARD_FIELDS}
+    if check_card(core, record.key, core.now(), fields).id != value.id:
+        raise Invalid("is the card of another", field="value")
+
+
+def _check_template(core: Core, record: Record, value: Template) -> None:
+    if check_template(core, record.key, asdict(value)).name != value.name:
+        raise Invalid("is another template's", field="value")
+
+
+def _check_scope(core: Core, record: Record, value: ScopeCard) -> None:
+    if check_scope(record.key, "key") != value.id:
+        raise Invalid("is another scope's", field="value")
+    check_object(value.says, "value", core.limits.max_depth)
+
+
+def _check_task(_core: Core, record: Record, task: TaskStatus) -> None:
+    """Check that an entry of the task index belongs to one of the task's parties and to its letter."""
+    if record.kind.removeprefix(TASKS) not in {task.giver, task.receiver} or record.key != task.letter:
+        raise Invalid("is the task of others", field="value")
+    _check_each(check_party, (task.giver, task.receiver))
+    _check_each(check_id, (task.id, task.thread, task.last))
+
+
+def _check_escalation(_core: Core, record: Record, value: Escalation) -> None:
+    _check_each(check_party, (value.asker, *value.rungs))
+    _check_each(check_id, (value.thread, *value.letters))
+    if value.id != record.key or not value.letters or not 0 <= value.rung < len(value.rungs):
+        raise Invalid("is no escalation of this id", field="value")
+
+
+def _check_conversation(core: Core, record: Record, value: ConversationRecord) -> None:
+    if value.id != record.key or value.status not in STATUSES or value.type not in TYPES:
+        raise Invalid("is no conversation of this id", field="value")
+    check_scope(value.scope, "value")
+    check_line(value.subject, "value", LONGEST_SUBJECT)
+    for texts in (value.metadata, *(seat.permissions for seat in value.seats)):
+        check_object(texts, "value", core.limits.max_depth)
+    for part in (*value.seats, *value.strands):
+        check_times(part)
+    _check_each(check_party, (seat.agent for seat in value.seats))
+    _check_each(check_id, (id for strand in value.strands for id in (strand.id, strand.root)))
+
+
+def _check_pair(*checks: Callable[[Any, str], str]) -> Callable[[Any, str], object]:
+    """Return the check of a key of two names with a blank between."""
+
+    def check_both(key: str, field: str) -> None:
+        for check, one in zip(checks, key.partition(" ")[::2], strict=True):
+            check(one, field)
+
+    return check_both
+
+
+class RecordRule(Struct, frozen=True):
+    """The rule for records of one kind that come in."""
+
+    type: Any  # of the value
+    key: Callable[[Any, str], object] = check_party
+    value: Callable[[Core, Record, Any], object] = lambda _core, _record, _value: None
+
+
+_RULES: dict[str, RecordRule] = {
+    CARD: RecordRule(Card, value=_check_card),
+    BEAT: RecordRule(Heartbeat),
+    GUARD: RecordRule(tuple[str, ...] | Guard, value=_check_names),
+    FORMER: RecordRule(tuple[str, ...], value=_check_names),
+    MEMBER: RecordRule(
+        Literal[True], value=lambda _core, record, _value: check_scope(record.kind.removeprefix(MEMBER), "kind")
+    ),
+    TEMPLATE: RecordRule(Template, value=_check_template),
+    OPEN_ESCALATION: RecordRule(Escalation, check_id, _check_escalation),
+    CLOSED_ESCALATION: RecordRule(Escalation, check_id, _check_escalation),
+    FORGOTTEN: RecordRule(Memory, check_text),
+    SPENT: RecordRule(Memory, check_text),
+    TASKS: RecordRule(TaskStatus, check_id, _check_task),
+    ACTIVE_TASKS: RecordRule(tuple[str, ...], value=lambda _core, _record, ids: _check_each(check_id, ids)),
+    DUE: RecordRule(Due, check_id),
+    SESSION: RecordRule(dict[str, Any], _check_pair(check_party, check_id)),
+    MOVED_HERE: RecordRule(ArrivalNote, _check_pair(check_id, check_party)),
+    CONVERSATION: RecordRule(ConversationRecord, check_id, _check_conversation),
+    SCOPE: RecordRule(ScopeCard, check_scope, _check_scope),
 }
 _FAMILIES = (MEMBER, TASKS)  # prefixes of kinds that end with a name
-_CARD_FIELDS = set(Card.__struct_fields__) - {"id", "registered_at", "principal"}
-_TEMPLATE_FIELDS = set(Template.__struct_fields__) - {"name"}
 
 
 def record_kinds(core: Core) -> tuple[str, ...]:
     """Return the kinds of all records that are exported, in an order in which they can be imported."""
     members = {MEMBER + scope for card in core.store.records(CARD) for scope in card.value.get("scopes", ())}
     tasks = [TASKS + name for name in all_names(core.store)]
-    return (*(kind for kind in _VALUES if kind not in _FAMILIES), *sorted(members), *tasks)
+    return (*(kind for kind in _RULES if kind not in _FAMILIES), *sorted(members), *tasks)
 
 
 def alias_of(record: Record) -> list[Write]:
@@ -376,112 +439,23 @@ def alias_of(record: Record) -> list[Write]:
 def checked_record(core: Core, record: Record) -> Put:
     """Return the write of a record, or raise an error that names the wrong field."""
     kind = next((family for family in _FAMILIES if record.kind.startswith(family)), record.kind)
+    rule = _RULES.get(kind)
     # Tokens, peers and webhooks are not in the table: an export carries no secrets and grants nothing.
-    if kind not in _VALUES or (kind in _FAMILIES and kind == record.kind):
+    if rule is None or (kind in _FAMILIES and kind == record.kind):
         raise Invalid(f"{quoted(kind)} is not a kind of record", field="kind")
-    value = convert(record.value, _VALUES[kind])
+    value = convert(record.value, rule.type)
     if isinstance(value, Struct):
         check_times(value)
-    if kind == MEMBER:
-        check_scope(record.kind.removeprefix(MEMBER), "kind")
-    if isinstance(value, TaskStatus):
-        _check_standing(value, record)
-    if isinstance(value, ScopeCard):
-        _check_scope_card(core, record.key, value)
-    if kind == ACTIVE_TASKS:
-        for letter in value:
-            check_id(letter, "value")
-    _check_key(kind, record.key)
-    _check_value(core, record.key, value)
+    rule.key(record.key, "key")
+    rule.value(core, record, value)
     # The record is new here, and keeps the revision it had.
     return Put(record=replace(record, revision=0), first=check_count(record.revision or 1, "revision"))
-
-
-def _check_key(kind: str, key: str) -> None:
-    if kind in {OPEN_ESCALATION, CLOSED_ESCALATION, TASKS, DUE, CONVERSATION}:
-        check_id(key, "key")
-    elif kind == SESSION:
-        giver, _, letter = key.partition(" ")
-        check_party(giver, "key")
-        check_id(letter, "key")
-    elif kind == MOVED_HERE:
-        letter, _, mailbox = key.partition(" ")
-        check_id(letter, "key")
-        check_party(mailbox, "key")
-    elif kind not in {FORGOTTEN, SPENT}:
-        check_party(key, "key")
-
-
-def _check_standing(task: TaskStatus, record: Record) -> None:
-    """Check that an entry of the task index belongs to one of the task's parties and to its letter."""
-    if record.kind.removeprefix(TASKS) not in {task.giver, task.receiver} or record.key != task.letter:
-        raise Invalid("is the task of others", field="value")
-    for agent in (task.giver, task.receiver):
-        check_party(agent, "value")
-    for id in (task.id, task.thread, task.last):
-        check_id(id, "value")
 
 
 def check_times(value: Struct) -> None:
     for name in value.__struct_fields__:
         if isinstance(getattr(value, name), datetime):
             check_time(getattr(value, name), name)
-
-
-def _check_value(core: Core, key: str, value: Any) -> None:
-    if isinstance(value, Card):
-        fields = {name: getattr(value, name) for name in _CARD_FIELDS}
-        if check_card(core, key, core.now(), fields).id != value.id:
-            raise Invalid("is the card of another", field="value")
-    elif isinstance(value, Template):
-        fields = {name: getattr(value, name) for name in _TEMPLATE_FIELDS}
-        if check_template(core, key, fields).name != value.name:
-            raise Invalid("is another template's", field="value")
-    elif isinstance(value, Guard):
-        _check_names((*value.allow, *value.block, *((value.moved_to,) if value.moved_to else ())))
-    elif isinstance(value, tuple):
-        _check_names(value)
-    elif isinstance(value, Escalation):
-        _check_escalation(key, value)
-    elif isinstance(value, ConversationRecord):
-        _check_talk(core, key, value)
-
-
-def _check_scope_card(core: Core, key: str, value: ScopeCard) -> None:
-    if check_scope(key, "key") != value.id:
-        raise Invalid("is another scope's", field="value")
-    check_object(value.says, "value", core.limits.max_depth)
-
-
-def _check_names(names: tuple[str, ...]) -> None:
-    for name in names:
-        if name != EVERYONE:
-            check_party(name, "value")
-
-
-def _check_talk(core: Core, key: str, value: ConversationRecord) -> None:
-    if value.id != key or value.status not in STATUSES or value.type not in TYPES:
-        raise Invalid("is no conversation of this id", field="value")
-    check_scope(value.scope, "value")
-    check_line(value.subject, "value", LONGEST_SUBJECT)
-    check_object(value.metadata, "value", core.limits.max_depth)
-    for seat in value.seats:
-        check_party(seat.agent, "value")
-        check_times(seat)
-        check_object(seat.permissions, "value", core.limits.max_depth)
-    for strand in value.strands:
-        check_times(strand)
-        for id in (strand.id, strand.root):
-            check_id(id, "value")
-
-
-def _check_escalation(key: str, value: Escalation) -> None:
-    for name in (value.asker, *value.rungs):
-        check_party(name, "value")
-    for id in (value.thread, *value.letters):
-        check_id(id, "value")
-    if value.id != key or not value.letters or not 0 <= value.rung < len(value.rungs):
-        raise Invalid("is no escalation of this id", field="value")
 
 
 # -- backup

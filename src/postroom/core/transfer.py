@@ -51,7 +51,7 @@ from .validation import check_progress
 from .verb import LOCAL, Verb, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ..errors import PostroomError
     from ..model.delivery import Delivery
@@ -144,6 +144,7 @@ def _taken(delivery: Delivery, names: tuple[str, ...]) -> dict[str, Any]:
 WithDeliveries: TypeAlias = "tuple[Message, list[Delivery]]"
 SLICE = 100  # letters in one commit: others wait for it, and in folders each is synced
 TRIES = 5  # for a letter that somebody else moves at the same time
+STAYS = frozenset({BEAT, MOVED_HERE})  # kinds of records that are true of their own room alone
 
 
 class Refusal(Struct, frozen=True):
@@ -169,23 +170,22 @@ class Copied(Struct, frozen=True, kw_only=True):
 
 @verb("copy", Copied, action="import", slow=True, local=True)
 class Copy(Verb, kw_only=True):
-    """Copy everything that another room has and this one does not have yet. `origin` is the path of the source."""
+    """Copy everything that another room has and this one does not have yet."""
 
     source: Annotated[Core, "the other room"]
-    origin: Annotated[str, "its path"] = ""
     progress: Annotated[Progress | None, LOCAL] = None
 
     def run(self, core: Core, principal: Principal) -> Copied:
         authorize(principal, "export")  # of the other room
-        return _Run(self.source, core, self.origin).run(check_progress(self.progress))
+        return _Run(self.source, core).run(check_progress(self.progress))
 
 
 class _Run:
     """One run of a copy."""
 
-    def __init__(self, source: Core, target: Core, origin: str) -> None:
-        self._source, self._target, self._origin = source.store, target.store, origin
-        self._records = RecordCopy(source, target)
+    def __init__(self, source: Core, target: Core) -> None:
+        self._source, self._target = source.store, target.store
+        self._kinds = record_kinds(source)
         self._boot = source.now().boot
         self._came = set(self._target.keys(MOVED_HERE))
         self._stayed = set(self._source.keys(MOVED_HERE))
@@ -193,11 +193,16 @@ class _Run:
         self._refused: list[Refusal] = []
 
     def run(self, tell: Progress) -> Copied:
-        self._counts["records"] = self._records.carry(self._refuse)
+        self._counts["records"] = self._carry_records()
         self._counts["names"] = self._names()
         total, done = self._source.count(LetterQuery(), by="all"), 0
         for letters in letters_of(self._source, SLICE):
-            self._carry([(vouched(self._target, message), self._fit(held)) for message, held in letters])
+            self._carry(
+                [
+                    (vouched(self._target, message), [without_old_lease(one, self._boot) for one in held])
+                    for message, held in letters
+                ]
+            )
             done += len(letters)
             tell(min(done, total), total)
         return Copied(**self._counts, refused=tuple(self._refused))
@@ -205,57 +210,43 @@ class _Run:
     def _refuse(self, what: str, why: PostroomError) -> None:
         self._refused.append(Refusal(what, str(why)))
 
-    def _fit(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
-        return [without_old_lease(each, self._boot) for each in deliveries]
-
-    # -- names
+    def _commits(self, what: str, writes: Sequence[Write]) -> bool:
+        """Commit writes to the target; if it refuses them, note that."""
+        try:
+            self._target.commit(writes)
+        except (Conflict, Invalid) as refused:
+            self._refuse(what, refused)
+            return False
+        return True
 
     def _names(self) -> int:
-        new = self._new_names()
-        try:
-            self._target.commit(new)
-        except (Conflict, Invalid):
-            new = [one for one in new if self._introduce(one)]
-        return len(new)
-
-    def _new_names(self) -> list[Introduce]:
-        """Return the names that the target does not have or does not know. A former name counts as its own."""
+        """Make names known that the target does not have or does not know. A former name counts as its own."""
         there = {name.mailbox: name for name in self._target.names()}
         new = []
         for name in self._source.names():
             spelt = spelling_of(self._target, name.mailbox)
             if spelt is None or (name.known and not there[spelt].known):
                 new.append(Introduce(name.mailbox, name.known))
-        return new
-
-    def _introduce(self, name: Introduce) -> bool:
         try:
-            self._target.commit([name])
-        except (Conflict, Invalid) as refused:
-            self._refuse(name.mailbox, refused)
-            return False
-        return True
+            self._target.commit(new)
+        except (Conflict, Invalid):
+            new = [one for one in new if self._commits(one.mailbox, [one])]
+        return len(new)
 
     # -- letters
 
-    def _carry(self, letters: Sequence[WithDeliveries]) -> None:
-        """Copy letters in one commit, or, on a conflict, one by one."""
+    def _carry(self, letters: Sequence[WithDeliveries], tries: int = TRIES) -> None:
+        """Copy letters in one commit or, on a conflict, one by one; try again what somebody moved meanwhile."""
         try:
             self._commit(letters)
-        except (Conflict, Invalid, UnknownMessage):
-            for letter in letters:
-                self._carry_one(letter)
-
-    def _carry_one(self, letter: WithDeliveries) -> None:
-        for left in reversed(range(TRIES)):
-            try:
-                return self._commit([letter])
-            except (StaleRevision, UnknownMessage) as lost:
-                if not left:
-                    self._refuse(letter[0].id, lost)
-            except (Conflict, Invalid) as refused:
-                return self._refuse(letter[0].id, refused)
-        return None
+        except (Conflict, Invalid, UnknownMessage) as refused:
+            if len(letters) > 1:
+                for letter in letters:
+                    self._carry([letter])
+            elif isinstance(refused, (StaleRevision, UnknownMessage)) and tries > 1:
+                self._carry(letters, tries - 1)
+            else:
+                self._refuse(letters[0][0].id, refused)
 
     def _commit(self, letters: Sequence[WithDeliveries]) -> None:
         ids = [message.id for message, _ in letters]
@@ -298,40 +289,22 @@ class _Run:
                 writes.append(Move(before, after, COPIED))
         return writes
 
+    # -- records
 
-def _is_same(one: Message, other: Message) -> bool:
-    """Compare two letters without their recipients: a room of files may have lost former names of them."""
-    return digest(replace(one, recipients=())) == digest(replace(other, recipients=()))
-
-
-# -- records
-
-STAYS = frozenset({BEAT, MOVED_HERE})  # kinds that are true of their own room alone
-
-Refuse: TypeAlias = "Callable[[str, PostroomError], None]"
-
-
-class RecordCopy:
-    """The copy of records from one room into another."""
-
-    def __init__(self, source: Core, target: Core) -> None:
-        self.core = source
-        self._source, self._target = source.store, target.store
-
-    def carry(self, refuse: Refuse) -> int:
+    def _carry_records(self) -> int:
         """Copy records that are new or later, and return how many."""
-        self._alias(refuse)
+        self._alias()
         count = 0
-        for kind in record_kinds(self.core):
+        for kind in self._kinds:
             if kind in STAYS:
                 continue
             held = {record.key: record for record in self._target.records(kind)}
             for record in self._source.records(kind):
-                writes = self._writes(record, held.get(record.key))
-                count += bool(writes) and self._commit(record, writes, refuse)
+                writes = self._record_writes(record, held.get(record.key))
+                count += bool(writes) and self._commits(f"{record.kind} {record.key}", writes)
         return count
 
-    def _alias(self, refuse: Refuse) -> None:
+    def _alias(self) -> None:
         """Make former names of renamed agents aliases in the target, before mail comes under the new names."""
         for record in self._source.records(GUARD):
             new, spelt = guard_from(record.value).moved_to, spelling_of(self._target, record.key)
@@ -340,27 +313,14 @@ class RecordCopy:
             cards = self._target.records(CARD, record.key)
             members = [MEMBER + scope for card in cards for scope in card.value.get("scopes", ())]
             stale = [*cards, *(each for kind in members for each in self._target.records(kind, record.key))]
-            try:
-                self._target.commit([Rename(record.key, new), *_removals(stale)])
-            except (Conflict, Invalid) as refused:
-                refuse(record.key, refused)
+            self._commits(record.key, [Rename(record.key, new), *_removals(stale)])
 
-    def _commit(self, record: Record, writes: list[Write], refuse: Refuse) -> bool:
-        try:
-            self._target.commit(writes)
-        except (Conflict, Invalid) as refused:
-            refuse(f"{record.kind} {record.key}", refused)
-            return False
-        return True
-
-    def _writes(self, record: Record, held: Record | None) -> list[Write]:
-        if held is not None and (held.value == record.value or not _is_later(record, held)):
-            return []
-        if not self._may_come(record):
+    def _record_writes(self, record: Record, held: Record | None) -> list[Write]:
+        is_known = held is not None and (held.value == record.value or not _is_later(record, held))
+        if is_known or not self._may_come(record):
             return []
         put = replace(record, revision=0 if held is None else held.revision)
-        first = max(record.revision, 1)
-        return [Put(record=put, first=first), *self._with(record)]
+        return [Put(record=put, first=max(record.revision, 1)), *self._with(record)]
 
     def _may_come(self, record: Record) -> bool:
         if record.kind == GUARD:
@@ -371,12 +331,9 @@ class RecordCopy:
         if record.kind in {FORGOTTEN, SPENT}:
             return not self._target.get([record.value["id"]])
         if record.kind == DUE:
-            return not self._is_over(record)
+            found = self._target.records(TASKS + record.value["giver"], record.key)
+            return not any(convert(task.value, TaskStatus).is_final for task in found)
         return True
-
-    def _is_over(self, due: Record) -> bool:
-        found = self._target.records(f"{TASKS}{due.value['giver']}", due.key)
-        return bool(found) and convert(found[0].value, TaskStatus).is_final
 
     def _with(self, record: Record) -> Iterator[Write]:
         """Return what else changes in the target with this record."""
@@ -388,6 +345,11 @@ class RecordCopy:
             for former in self._target.records(CARD, record.key):
                 for scope in set(former.value.get("scopes", ())) - set(record.value.get("scopes", ())):
                     yield from _removals(self._target.records(MEMBER + scope, record.key))
+
+
+def _is_same(one: Message, other: Message) -> bool:
+    """Compare two letters without their recipients: a room of files may have lost former names of them."""
+    return digest(replace(one, recipients=())) == digest(replace(other, recipients=()))
 
 
 def _removals(records: Iterable[Record]) -> Iterator[Put]:
