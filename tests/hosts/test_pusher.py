@@ -20,8 +20,7 @@ from postroom.hosts import webhooks as hosts_webhooks
 from postroom.hosts.webhooks import WebhookService
 from postroom.model.report import Stop
 from postroom.model.webhook import Webhook
-from postroom.server.counters import Counters
-from postroom.server.executor import Executor
+from postroom.server.executor import Counters, Executor
 from postroom.server.metrics import server_lines
 from tests.daemons import until
 from tests.hosts.receiver import Answer, Receiver

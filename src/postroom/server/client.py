@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -48,17 +47,8 @@ class SocketClient:
             writer.close()
 
     def ask(self, name: str, params: Mapping[str, Any]) -> Any:
-        """Like `call`, without an event loop."""
-        with self._connect_now() as line:
-            line.settimeout(_seconds(params))
-            try:
-                line.sendall(self._lines(name, params))
-                with line.makefile("rb") as replies:
-                    if self._token:
-                        _result(replies.readline())
-                    return _result(replies.readline())
-            except OSError as broken:
-                raise _gone(self.path, broken) from broken
+        """Like `call`, for a thread without an event loop."""
+        return asyncio.run(self.call(name, params))
 
     def _lines(self, name: str, params: Mapping[str, Any]) -> bytes:
         login = encode({"action": "authenticate", "token": self._token}) + b"\n" if self._token else b""
@@ -75,27 +65,11 @@ class SocketClient:
         while True:
             try:
                 return await asyncio.open_unix_connection(self.path, limit=_LONGEST_LINE)
-            except (FileNotFoundError, ConnectionRefusedError) as away:
-                if time.monotonic() >= end:
-                    raise _gone(self.path, away) from away
-            except OSError as broken:
-                raise _gone(self.path, broken) from broken
-            await asyncio.sleep(PAUSE)
-
-    def _connect_now(self) -> socket.socket:
-        end = time.monotonic() + self._patience
-        while True:
-            line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            try:
-                line.connect(self.path)
             except OSError as away:
-                line.close()
                 is_starting = isinstance(away, FileNotFoundError | ConnectionRefusedError)
                 if not is_starting or time.monotonic() >= end:
                     raise _gone(self.path, away) from away
-                time.sleep(PAUSE)
-            else:
-                return line
+            await asyncio.sleep(PAUSE)
 
 
 def _seconds(params: Mapping[str, Any]) -> float:

@@ -17,20 +17,19 @@ import asyncio
 import logging
 import os
 import threading
-from collections import deque
+from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..core.agents import RecordHeartbeat
 from ..core.authorize import OWNER
 from ..core.verb import authorised, from_params, perform, seconds_to_sleep
 from ..errors import PostroomError, StoreBusy, StoreFailing
 from ..watcher import SharedWatcher
-from .counters import Counters
 from .protocol import find_verb
 from .requests import Schedule, in_json, patience, schedule_of
 
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from ..core.authorize import Principal
     from ..core.core import Core
     from ..core.verb import Verb
+    from ..federation.exchange import Exchange
 
     Finish = Callable[[BaseException | None, Any], Any]  # makes the reply of a call of its error and its result
 
@@ -56,23 +56,43 @@ MAX_AGENTS = 10_000  # whose last heartbeat is remembered
 MAX_BATCH = 256  # calls made durable by one sync; more would keep the first of them waiting
 
 
-_ALL = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set[int]()  # processors
+# -- what is counted
+
+OK = "ok"
+GONE = "gone"  # the outcome of a call that was cancelled: nobody waited for the answer any more
 
 
-def stay_on_one_processor() -> None:
-    """Keep this thread, and those that it begins, on one processor; call it before the executor is made.
-
-    The thread of the loop and the thread that writes pass every call to each other and never run at once. On two
-    processors each would find its caches cold: eight clients sent 0.65 as much, one client 0.8. Threads that read
-    use all processors.
+class Counters:
+    """Numbers of a running server for `/metrics`, used on the thread of the event loop alone: some that only grow,
+    and functions that return those that go up and down.
     """
-    if _ALL:
-        os.sched_setaffinity(0, {sorted(_ALL)[os.getpid() % len(_ALL)]})
+
+    def __init__(self) -> None:
+        self.began = perf_counter()
+        self.calls: dict[tuple[str, str], int] = {}  # by method and outcome
+        self.seconds: dict[str, float] = {}  # from a call's arrival to its answer, by method; waiting included
+        self.batches = 0  # of calls; each is made durable by one sync at most
+        self.batched = 0  # calls in them
+        self.connections: dict[str, Callable[[], int]] = {}  # open now, by transport
+        self.rings: dict[tuple[str, str], int] = {}  # calls of webhooks, by webhook and outcome
+        self.subscribers: Callable[[], int] = int  # set by the broker; 0 until then
+
+    def called(self, method: str, began: float, error: BaseException | None, *, is_gone: bool = False) -> None:
+        """Count a call that is over."""
+        outcome = GONE if is_gone else OK if error is None else type(error).__name__
+        self.calls[method, outcome] = self.calls.get((method, outcome), 0) + 1
+        self.seconds[method] = self.seconds.get(method, 0.0) + perf_counter() - began
+
+    def rang(self, webhook: str, outcome: str) -> None:
+        """Count a call of a webhook."""
+        self.rings[webhook, outcome] = self.rings.get((webhook, outcome), 0) + 1
+
+    @property
+    def uptime(self) -> float:
+        return perf_counter() - self.began
 
 
-def _use_all_processors() -> None:
-    if _ALL:
-        os.sched_setaffinity(0, _ALL)
+# -- jobs
 
 
 class Job:
@@ -111,13 +131,22 @@ class Job:
             return error
 
 
-class PeerLinks(Protocol):
-    """The links to other systems, as far as callers may ask about them."""
+_ALL = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set[int]()  # processors
 
-    address: dict[str, str]  # where peers reach us: `url`, and `pin` of our certificate; empty: not known
 
-    def describe(self) -> list[dict[str, Any]]: ...
-    async def ping(self, system: str) -> dict[str, Any]: ...
+def _stay_on(processors: set[int]) -> None:
+    if processors:
+        os.sched_setaffinity(0, processors)
+
+
+def stay_on_one_processor() -> None:
+    """Keep this thread, and those that it begins, on one processor; call it before the executor is made.
+
+    The thread of the loop and the thread that writes pass every call to each other and never run at once. On two
+    processors each would find its caches cold: eight clients sent 0.65 as much, one client 0.8. Threads that read
+    use all processors.
+    """
+    _stay_on({sorted(_ALL)[os.getpid() % len(_ALL)]} if _ALL else _ALL)
 
 
 class Executor:
@@ -125,23 +154,23 @@ class Executor:
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self.links: PeerLinks | None = None  # None: there are no links to other systems
+        self.links: Exchange | None = None  # None: there are no links to other systems
         self.counters = Counters()
         self._store = core.store
         self._loop = asyncio.get_running_loop()
         self._watcher = SharedWatcher(core.store)
         self._waiting: dict[object, deque[Job]] = {}  # by caller, in the order in which they came
-        self._busy: set[object] = set()  # callers of whom a job is under way
+        self._busy: Counter[object] = Counter()  # jobs under way, by caller
         self._last_active: dict[str, float] = {}  # agents, and when their activity was last recorded
         self._is_scheduled = False  # will the loop call `_write`?
-        self._is_writing = False
-        self._under_way = 0  # batches and jobs on any thread, though nobody may wait for them any more
+        self._writing = 0  # jobs given to the thread that writes
+        self._under_way = 0  # jobs on any thread, though nobody may wait for them any more
         self._is_closed = False
         self._all_done = asyncio.Event()  # set when nothing is under way any more after it was closed
         self._batches: SimpleQueue[list[Job] | None] = SimpleQueue()
         threading.Thread(target=self._write_batches, name="postroom-writing", daemon=True).start()
         self._pools = {
-            kind: ThreadPoolExecutor(many, f"postroom-{kind.name.lower()}", _use_all_processors)
+            kind: ThreadPoolExecutor(many, f"postroom-{kind.name.lower()}", _stay_on, (_ALL,))
             for kind, many in (
                 (Schedule.READ, READ_THREADS),
                 (Schedule.MANY, SLOW_THREADS),
@@ -256,26 +285,27 @@ class Executor:
         job = line.popleft()
         if not line:
             del self._waiting[caller]
-        self._busy.add(caller)
+        self._busy[caller] += 1
         self._under_way += 1
         threads.submit(self._run_job, job)
 
     def _run_job(self, job: Job) -> None:
         """Carry out one job; on a thread."""
-        self._report(self._finish, [job], [job.execute()])
+        self._report([job], [job.execute()])
 
-    def _report(self, call: Callable[[list[Job], list[Any]], None], jobs: list[Job], answers: list[Any]) -> None:
+    def _report(self, jobs: list[Job], answers: list[Any]) -> None:
         with suppress(RuntimeError):  # the event loop has ended: nobody waits for the answers
-            self._loop.call_soon_threadsafe(call, jobs, answers)
+            self._loop.call_soon_threadsafe(self._finish, jobs, answers)
 
     def _finish(self, jobs: list[Job], answers: list[Any]) -> None:
-        """Settle the jobs that have answers, and let their callers go on. The others wait for the next batch."""
-        self._under_way -= 1
-        for job, answer in zip(jobs, answers, strict=False):
-            self._busy.discard(job.caller)
+        """Settle jobs that were carried out, and let their callers go on."""
+        self._under_way -= len(jobs)
+        for job, answer in zip(jobs, answers, strict=True):
+            self._busy[job.caller] -= 1
+            if not self._busy[job.caller]:
+                del self._busy[job.caller]
+            self._writing -= job.threads is None
             self._settle(job, answer)
-        if rest := jobs[len(answers) :]:
-            self._put_back(rest)
         if not self._is_closed:
             for job in jobs:
                 self._start_next(job.caller)
@@ -303,7 +333,7 @@ class Executor:
     # -- writing
 
     def _schedule(self) -> None:
-        if self._waiting and not (self._is_scheduled or self._is_writing):
+        if self._waiting and not (self._is_scheduled or self._writing):
             self._is_scheduled = True
             self._loop.call_soon(self._write)
 
@@ -321,37 +351,29 @@ class Executor:
                 if line[0].threads is None:
                     ready.append(caller)
         if batch:
-            self._is_writing = True
+            self._writing += len(batch)
             self._busy.update(job.caller for job in batch)
-            self._under_way += 1
+            self._under_way += len(batch)
             self.counters.batches += 1
             self.counters.batched += len(batch)
             self._batches.put(batch)
 
-    def _put_back(self, jobs: list[Job]) -> None:
-        """Put jobs that were taken and not begun back to the front."""
-        waiting: dict[object, deque[Job]] = {}
-        for job in jobs:
-            self._busy.discard(job.caller)
-            waiting.setdefault(job.caller, deque()).append(job)
-        for caller, line in self._waiting.items():
-            waiting.setdefault(caller, deque()).extend(line)
-        self._waiting = waiting
-
     def _write_batches(self) -> None:
-        """Carry out one batch after the other, for ever; on the thread that writes."""
+        """Carry out one batch after the other, for ever; on the thread that writes. After BATCH_SECONDS those
+        who came first get their answers; the others follow with a sync of their own.
+        """
         while (batch := self._batches.get()) is not None:
-            self._report(self._finish_batch, batch, self._run_batch(batch))
-
-    def _finish_batch(self, batch: list[Job], answers: list[Any]) -> None:
-        self._is_writing = False
-        self._finish(batch, answers)
+            while batch:
+                answers = self._run_batch(batch)
+                self._report(batch[: len(answers)], answers)
+                batch = batch[len(answers) :]
 
     def _run_batch(self, batch: list[Job]) -> list[Any]:
-        """Carry out a batch and make it durable with one sync. Return the answers, an error in place of some.
-        After BATCH_SECONDS it stops, and only the first jobs have answers: the callers that came first wait no
-        longer.
+        """Carry out jobs for BATCH_SECONDS and make them durable with one sync. Return the answers, an error in
+        place of some.
         """
+        if self._is_closed:
+            return [_closing_error()] * len(batch)
         answers: list[Any] = []
         end = perf_counter() + BATCH_SECONDS
         try:

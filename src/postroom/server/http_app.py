@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from .broker import Broker
     from .executor import Executor
     from .http import HttpAuth, Receive, Scope, Send
-    from .websocket import Outbox
 
 
 log = logging.getLogger("postroom")
@@ -196,7 +195,6 @@ def _bounded(receive: Receive, most: int) -> Receive:
 HEALTH, METRICS, SUBSCRIBE, FRAMES, MCP = "/healthz", "/metrics", "/subscribe", "/ws", "/mcp"
 MAP = "/map"
 MCP_LISTEN = "subscriptions/listen"  # a stream by POST, of MCP's revision of 2026
-KEEP_ALIVE = 20.0  # seconds between two comments on a stream that say the server is alive
 _READ_METHODS = ("GET", "HEAD")
 
 
@@ -219,8 +217,6 @@ class HttpApp:
         self._map = map_server
         self._health = HealthCheck(executor)
         self._closers: dict[object, Callable[[], object]] = {}
-        self._streams: dict[Outbox, bytes] = {}
-        self._timer: asyncio.TimerHandle | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with scope["state"][CONNECTION].serving():
@@ -331,31 +327,8 @@ class HttpApp:
         finally:
             del self._closers[key]
 
-    @contextmanager
-    def kept_alive(self, outbox: Outbox, sign: bytes) -> Iterator[None]:
-        """Send a comment on this stream every KEEP_ALIVE seconds while the block runs. All streams share one
-        timer.
-        """
-        self._streams[outbox] = sign
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(KEEP_ALIVE, self._send_keep_alive)
-        try:
-            yield
-        finally:
-            del self._streams[outbox]
-
-    def _send_keep_alive(self) -> None:
-        self.broker.look()  # a notification of the store may have been missed
-        for outbox, sign in self._streams.items():
-            if not outbox.is_full:  # a client that does not read needs none
-                outbox.offer(sign)
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(KEEP_ALIVE, self._send_keep_alive) if self._streams else None
-
     async def close(self) -> None:
         """Ask all requests that stay to end."""
-        if self._timer is not None:
-            self._timer.cancel()
         if self._map is not None:
             self._map.close()
         for close_it in list(self._closers.values()):

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from ..core.authorize import Principal
     from ..model.report import Stats
-    from .counters import Counters
-    from .executor import Executor
+    from .executor import Counters, Executor
 
 
 TYPE = b"text/plain; version=0.0.4; charset=utf-8"

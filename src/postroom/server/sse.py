@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from .http_app import HttpApp
 
 
-COMMENT = b":\n\n"  # keeps the stream alive
+COMMENT = b":\n\n"  # says that the server is alive
+KEEP_ALIVE = 20.0  # seconds without an event after which it is sent
 _LIST_FIELDS = ("event_types", "scopes", "from_agents", "priorities")
 _STREAM_TYPES = {"message.sent": "message.created"}  # MAP's type → that of agent-inbox's streams
 _HEADERS = [
@@ -52,25 +53,35 @@ async def serve_stream(app: HttpApp, principal: Principal, scope: Scope, receive
         outbox.add(COMMENT)  # so that the headers are sent at once
         caller.subscribe(subscribe_params(scope["query_string"], scope["headers"]))
         caller.replies_sent()
-        with app.closing_with(outbox.close), app.kept_alive(outbox, COMMENT):
+        with app.closing_with(outbox.close):
             gone = asyncio.ensure_future(_wait_for_disconnect(receive, outbox))
             try:
-                await _write(outbox, caller, send)
+                await _write(app, outbox, caller, send)
             finally:
                 gone.cancel()
     finally:
         caller.close()
 
 
-async def _write(outbox: Outbox, caller: Caller, send: Send) -> None:
+async def _write(app: HttpApp, outbox: Outbox, caller: Caller, send: Send) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-    while pieces := await outbox.take():
+    while pieces := await _next(app, outbox):
         await send({"type": "http.response.body", "body": b"".join(pieces), "more_body": True})
         if outbox.has_refused and not outbox.is_closed:
             outbox.has_refused = False
             caller.resume()
     await send({"type": "http.response.body", "body": b""})
     outbox.written()
+
+
+async def _next(app: HttpApp, outbox: Outbox) -> list[bytes]:
+    """Return what waits to be written; after KEEP_ALIVE seconds without anything, a comment."""
+    try:
+        async with asyncio.timeout(KEEP_ALIVE):
+            return await outbox.take()
+    except TimeoutError:
+        app.broker.look()  # a notification of the store may have been missed
+        return [COMMENT]
 
 
 async def _wait_for_disconnect(receive: Receive, outbox: Outbox) -> None:

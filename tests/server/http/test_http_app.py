@@ -15,7 +15,7 @@ import pytest
 
 from postroom.core.core import PULSE
 from postroom.server import metrics
-from postroom.server.counters import Counters
+from postroom.server.executor import Counters
 from postroom.server.http_app import AppMissing, HealthCheck, MountedApp
 from tests.docs.pages import HOME, section
 from tests.server.http.running import (

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from postroom.server import http_app
+from postroom.server import sse
 from postroom.server.sse import sse_event, subscribe_params
 from postroom.server.websocket import MAX_WAITING_BYTES, Outbox
 from tests.server.http.running import (
@@ -106,7 +106,7 @@ def test_others_go_on_when_one_is_revoked(agent: Agent, running: Daemon) -> None
 
 
 def test_a_stream_shows_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_app, "KEEP_ALIVE", 0.05)
+    monkeypatch.setattr(sse, "KEEP_ALIVE", 0.05)
 
     async def scenario() -> None:
         async with open_server(tmp_path) as (server, room, executor, _):
