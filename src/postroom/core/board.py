@@ -30,6 +30,7 @@ from .peers import all_peers
 from .task_index import known_tasks
 from .validation import check_count
 from .verb import MailboxVerb, verb
+from .waiting import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,6 +59,7 @@ class Wait(Struct, kw_only=True):
     since: datetime
     subject: str
     thread: str
+    text: str = ""  # the first line of a request
 
 
 class Deadline(Struct, kw_only=True):
@@ -157,6 +159,7 @@ class Board(MailboxVerb, kw_only=True):
                 since=one.delivery.delivered_at or one.message.created_at,
                 subject=one.message.subject,
                 thread=one.message.thread,
+                text=first_line(one.message.text),
             )
             for state in OPEN  # each by itself: its index is used, and mail that is done is not read
             for one in self._find(core, Query(states=(state,), kinds=(REQUEST,), order="age", limit=MOST))

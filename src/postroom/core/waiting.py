@@ -172,7 +172,7 @@ def _of_letter(found: Found) -> Entry:
         since=delivery.delivered_at or letter.created_at,
         sender=letter.sender,
         subject=letter.subject,
-        text=_first_line(letter.text),
+        text=first_line(letter.text),
         priority=letter.priority,
         answer=f"postroom {step} --as {delivery.mailbox}",
         thread=letter.thread,
@@ -187,12 +187,13 @@ def _begun(core: Core, mailbox: str, entries: list[Entry]) -> list[Entry]:
     wanted = Query(mailbox=mailbox or None, message_ids=ids, states=_ARRIVED, shown_only=True, order="age")
     letters = {found.message.id: found.message for found in core.store.find(wanted)} if ids else {}
     return [
-        replace(entry, text=_first_line(letters[entry.letter].text), priority=letters[entry.letter].priority)
+        replace(entry, text=first_line(letters[entry.letter].text), priority=letters[entry.letter].priority)
         if entry.letter in letters
         else entry
         for entry in entries
     ]
 
 
-def _first_line(text: str) -> str:
+def first_line(text: str) -> str:
+    """Return the first line of a letter's text, to list it by."""
     return text.strip().partition("\n")[0]
