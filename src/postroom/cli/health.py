@@ -234,7 +234,14 @@ def board(screen: Screen, data: Data) -> str:
     """Show each list of the board that has entries, under its title."""
     now = screen.now
     waits = [
-        (ago(one["since"], now), one["what"], one["asker"], one["waits_for"], one["subject"] or one["text"], one["id"])
+        (
+            ago(one["since"], now),
+            one["what"],
+            one["asker"],
+            one["waits_for"],
+            one["subject"] or one["text"],
+            one["id"],
+        )
         for one in data["waits"]
     ]
     deadlines = [
