@@ -58,9 +58,9 @@ class Street(WebhookClient):
         self.doors = doors
         self.dialled: list[str] = []
 
-    async def _connect_socket(self, _family: socket.AddressFamily, address: tuple[Any, ...]) -> socket.socket:
+    def _dial(self, made: socket.socket, address: tuple[Any, ...]) -> None:
         self.dialled.append(address[0])
-        return await super()._connect_socket(socket.AF_INET, ("127.0.0.1", self.doors[address[0]]))
+        super()._dial(made, ("127.0.0.1", self.doors[address[0]]))
 
 
 class LooksTwice(Street):
@@ -75,11 +75,13 @@ class LooksTwice(Street):
 class Follows(Street):
     """A planted bug: goes where an answer leads."""
 
-    async def _post(self, webhook: Webhook, headers: Any, body: bytes) -> Any:
-        status, result = await super()._post(webhook, headers, body)
-        if "location" not in result:
-            return status, result
-        return await super()._post(hook(result["location"], allow_private=True), headers, body)
+    def _post(self, webhook: Webhook, headers: Any, body: bytes, line: webhooks.Line) -> Any:
+        answer = super()._post(webhook, headers, body, line)
+        location = answer.getheader("location")
+        if location is None:
+            return answer
+        webhooks._read_rest(answer, line)
+        return super()._post(hook(location, allow_private=True), headers, body, line)
 
 
 def hook(url: str, **more: Any) -> Webhook:

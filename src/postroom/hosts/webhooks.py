@@ -15,15 +15,15 @@ import asyncio
 import logging
 import os
 import random
-import re
 import socket
 import ssl
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import partial
 from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -42,12 +42,12 @@ from ..store.notification import ROOM
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
+    from http.client import HTTPResponse
 
     from ..core.webhooks import DueCall
     from ..model.alert import AlertLetter
     from ..model.webhook import Target, Webhook
     from ..server.executor import Executor
-    from ..store.protocol import Watch
 
 
 # -- answers
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 # described in our own words, with the status.
 
 LONGEST_PAUSE = 3600.0  # seconds that a receiver may ask us to wait
-_STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: .*)?")
 _WAITING = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 
 
@@ -82,16 +81,10 @@ class Outcome(Struct, frozen=True, kw_only=True):
         return self.is_gone or self.pause is not None
 
 
-def status_of(line: bytes) -> int | None:
-    """Return the status in the first line of an answer, or None if it is no status line."""
-    found = _STATUS.fullmatch(line)
-    return None if found is None else int(found[1])
-
-
-def outcome_of(status: int, headers: Mapping[str, str], now: datetime) -> Outcome:
+def outcome_of(status: int, retry_after: str, now: datetime) -> Outcome:
     if 200 <= status < 300:
         return Outcome(status=status)
-    pause = _pause(headers.get("retry-after", ""), now) if status in _WAITING else None
+    pause = _pause(retry_after, now) if status in _WAITING else None
     return Outcome(status=status, problem=_problem_of(status), pause=pause)
 
 
@@ -157,22 +150,46 @@ def _letter(letter: AlertLetter) -> dict[str, Any]:
 #
 # The host is resolved once, every resolved address is checked, and one of these very addresses is connected to: a
 # name that resolves to another address a moment later (DNS rebinding) gains nothing. No redirect is followed and
-# no proxy is used. Resolving and loading the system's CA certificates block, so they run in a few threads of their
-# own; everything else runs in the event loop.
+# no proxy is used. A call blocks, so it runs on a thread. The event loop breaks it off when its time is over: the
+# timeout of a socket alone would let a receiver go on for ever, one byte at a time.
 
 WHOLE = 10.0  # seconds for a call, from resolving to the answer
-CONNECT = 5.0  # seconds of them for one address, TLS included
-CLOSE_PATIENCE = 0.5  # seconds for the rest of an answer, and for closing the connection
+CONNECT = 5.0  # seconds of them for one address, and as many for its TLS
+CLOSE_PATIENCE = 0.5  # seconds for the rest of an answer
 MOST_CALLS = 16  # calls at once
-LONGEST_HEAD = 16 * 1024  # bytes of the status line and headers
 LONGEST_BODY = 64 * 1024  # bytes of a body that are read and discarded
-MOST_LINES = 100
 
 Address = tuple[socket.AddressFamily, tuple[Any, ...]]
 
 
 class CallFailed(Exception):
     """A call that got no answer, with the reason in our own words."""
+
+
+class Line:
+    """The connection of one call. A thread uses it; the event loop may break it off."""
+
+    def __init__(self) -> None:
+        self.answer: HTTPResponse | None = None
+        self._socket: socket.socket | None = None
+        self._is_broken = False
+
+    def hold(self, made: socket.socket) -> None:
+        """Take the socket, unless the call was broken off while it was made."""
+        self._socket = made
+        if self._is_broken:
+            raise TimeoutError
+
+    def break_off(self) -> None:
+        self._is_broken = True
+        if self._socket is not None:
+            with suppress(OSError):  # it was closed meanwhile
+                self._socket.shutdown(socket.SHUT_RDWR)  # not closed: the thread may be using its number
+
+    def close(self) -> None:
+        for used in (self.answer, self._socket):
+            if used is not None:
+                used.close()
 
 
 class WebhookClient:
@@ -195,71 +212,69 @@ class WebhookClient:
     async def call(self, webhook: Webhook, id: str, body: bytes, now: Callable[[], datetime]) -> Outcome:
         """Send a body, signed at the time of sending. Return the outcome; problems are never raised."""
         async with self._slots:
-            at = now()
+            at, line = now(), Line()
             headers = signed_headers(webhook.secrets(at), id, int(at.timestamp()), body)
             try:
-                async with asyncio.timeout(WHOLE):
-                    status, result = await self._post(webhook, headers, body)
+                answer = await self._in_time(WHOLE, line, self._post, webhook, headers, body)
             except TimeoutError:
                 return Outcome(problem=f"there was no answer within {WHOLE:g} seconds")
             except CallFailed as failed:
                 return Outcome(problem=str(failed))
-            return outcome_of(status, result, now())
+            with suppress(TimeoutError):
+                await self._in_time(CLOSE_PATIENCE, line, _read_rest, answer)
+            return outcome_of(answer.status, answer.getheader("retry-after", ""), now())
 
-    async def _post(self, webhook: Webhook, headers: Mapping[str, str], body: bytes) -> tuple[int, dict[str, str]]:
-        target = read_target(webhook.url)
-        reader, writer = await self._connect(target, allow_private=webhook.allow_private)
+    async def _in_time(self, seconds: float, line: Line, step: Callable[..., Any], *args: Any) -> Any:
+        """Carry out a step of a call on a thread. Where it fails, or is broken off, its connection is closed."""
+        at_work = self._threads.submit(step, *args, line)
         try:
-            writer.write(request_of(target, headers, body))
-            await writer.drain()
-            status, result = await _read_head(reader)
-            await _read_rest(reader)
-        except (OSError, ValueError, asyncio.IncompleteReadError) as error:
-            raise CallFailed(f"{target.host} broke off: {_error_text(error)}") from None
-        finally:
-            await _close(writer)
-        return status, result
+            async with asyncio.timeout(seconds):
+                return await asyncio.wrap_future(at_work)
+        except BaseException:
+            line.break_off()
+            at_work.add_done_callback(lambda _: line.close())
+            raise
 
-    async def _connect(
-        self, target: Target, *, allow_private: bool
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    def _post(self, webhook: Webhook, headers: Mapping[str, str], body: bytes, line: Line) -> HTTPResponse:
+        target = read_target(webhook.url)
+        connection = HTTPConnection(target.host)
+        connection.sock = self._connect(target, line, allow_private=webhook.allow_private)
+        try:
+            send(connection, target, headers, body)
+            line.answer = answer = connection.getresponse()
+        except (OSError, HTTPException) as error:
+            raise CallFailed(f"{target.host} broke off: {_error_text(error)}") from None
+        if answer.status < 200:
+            raise CallFailed(f"{target.host} broke off: its answer never came")
+        return answer
+
+    def _connect(self, target: Target, line: Line, *, allow_private: bool) -> socket.socket:
         """Connect to the first address that answers; all of them were checked before."""
-        addresses, context = await asyncio.get_running_loop().run_in_executor(
-            self._threads, self._prepare, target, allow_private
-        )
-        why: Exception = CallFailed(f"{target.host} has no address")
+        addresses, context = self._prepare(target, allow_private)
+        why = CallFailed(f"{target.host} has no address")
         for family, address in addresses:
+            made = socket.socket(family, socket.SOCK_STREAM)
             try:
-                async with asyncio.timeout(CONNECT):
-                    return await self._open(family, address, target.host, context)
-            except (OSError, TimeoutError) as failed:
+                made.settimeout(CONNECT)
+                self._dial(made, address)
+                if context is not None:  # the certificate must be valid for the host
+                    made = context.wrap_socket(made, server_hostname=target.host, do_handshake_on_connect=False)
+                line.hold(made)
+                if isinstance(made, ssl.SSLSocket):
+                    made.do_handshake()
+                made.settimeout(WHOLE)
+            except OSError as failed:
+                made.close()
                 why = CallFailed(f"{target.host} cannot be reached: {_error_text(failed)}")
+            else:
+                return made
         raise why
 
-    async def _open(
-        self, family: socket.AddressFamily, address: tuple[Any, ...], host: str, context: ssl.SSLContext | None
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect to exactly this address; with TLS its certificate must be valid for the host."""
-        plain = await self._connect_socket(family, address)
-        try:
-            name = None if context is None else host
-            return await asyncio.open_connection(sock=plain, ssl=context, server_hostname=name, limit=LONGEST_HEAD)
-        except BaseException:
-            plain.close()
-            raise
-
-    async def _connect_socket(self, family: socket.AddressFamily, address: tuple[Any, ...]) -> socket.socket:
-        plain = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            plain.setblocking(False)
-            await asyncio.get_running_loop().sock_connect(plain, address)
-        except BaseException:
-            plain.close()
-            raise
-        return plain
+    def _dial(self, made: socket.socket, address: tuple[Any, ...]) -> None:
+        made.connect(address)
 
     def _prepare(self, target: Target, allow_private: bool) -> tuple[list[Address], ssl.SSLContext | None]:
-        """Return the addresses of a host, all checked, and the TLS context. Runs in a thread: it blocks."""
+        """Return the addresses of a host, all checked, and the TLS context."""
         try:
             found = self._resolve(target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
         except (OSError, UnicodeError) as unknown:
@@ -271,60 +286,16 @@ class WebhookClient:
         return addresses, self._trust() if target.scheme == "https" else None
 
 
-def request_of(target: Target, headers: Mapping[str, str], body: bytes) -> bytes:
-    """Return the HTTP request. All its pieces were checked: a target, numbers, base64."""
-    lines = [
-        f"POST {target.path} HTTP/1.1",
-        f"Host: {target.header}",
-        f"User-Agent: postroom/{__version__}",
-        "Content-Type: application/json",
-        f"Content-Length: {len(body)}",
-        *(f"{name}: {value}" for name, value in headers.items()),
-        "Connection: close",
-    ]
-    return "\r\n".join(lines).encode("ascii") + b"\r\n\r\n" + body
+def send(connection: HTTPConnection, target: Target, headers: Mapping[str, str], body: bytes) -> None:
+    """Send the HTTP request."""
+    ours = {"Host": target.header, "User-Agent": f"postroom/{__version__}", "Content-Type": "application/json"}
+    connection.request("POST", target.path, body, {**ours, **headers, "Connection": "close"})
 
 
-async def _read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
-    """Return the status and headers of the answer. Interim 1xx answers are skipped."""
-    left = LONGEST_HEAD
-    for _ in range(3):
-        lines: list[bytes] = []
-        while line := (raw := await reader.readline()).rstrip(b"\r\n"):
-            lines.append(line)
-            left -= len(raw)
-            if left < 0 or len(lines) > MOST_LINES:
-                raise ValueError("its answer has no end")
-        if not lines:
-            raise ValueError("it said nothing")
-        status = status_of(lines[0])
-        if status is None:
-            raise ValueError("its answer is no HTTP")
-        if status >= 200:
-            return status, _headers(lines[1:])
-    raise ValueError("its answer never came")
-
-
-def _headers(lines: list[bytes]) -> dict[str, str]:
-    pairs = (line.decode("latin-1").partition(":") for line in lines)
-    return {name.strip().lower(): value.strip() for name, _, value in pairs}
-
-
-async def _read_rest(reader: asyncio.StreamReader) -> None:
+def _read_rest(answer: HTTPResponse, line: Line) -> None:
     """Read and discard the rest of the answer, so that the receiver is not cut off while it writes."""
-    left = LONGEST_BODY
-    with suppress(TimeoutError, OSError):
-        async with asyncio.timeout(CLOSE_PATIENCE):
-            while left > 0 and (piece := await reader.read(left)):
-                left -= len(piece)
-
-
-async def _close(writer: asyncio.StreamWriter) -> None:
-    writer.close()
-    with suppress(TimeoutError, OSError):
-        async with asyncio.timeout(CLOSE_PATIENCE):
-            await writer.wait_closed()
-    writer.transport.abort()
+    with closing(line), suppress(OSError, HTTPException):
+        answer.read(LONGEST_BODY)
 
 
 def _error_text(error: BaseException) -> str:
@@ -435,10 +406,10 @@ class WebhookWorker:
         return await self._executor.run_slow(partial(verb, self.core, OWNER, self.webhook, *args, **kwargs))
 
 
-async def _sleep(mail_event: asyncio.Event, seconds: float) -> None:
+async def _sleep(notified: asyncio.Event, seconds: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            await mail_event.wait()
+            await notified.wait()
 
 
 # -- all webhooks
@@ -452,21 +423,18 @@ class WebhookService:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._store = executor.core.store
         self._client: WebhookClient | None = None
         self._workers: dict[str, tuple[WebhookWorker, asyncio.Future[None]]] = {}
 
     async def run(self) -> None:
         """Start and stop workers as webhooks come and go, until cancelled."""
-        watch = self._store.watch((ROOM,))
         try:
             while True:
-                has_looked = await self._look()
-                await asyncio.sleep(PACE)
-                if has_looked:
-                    await _wait_for_change(watch)
+                with self._executor.listen([ROOM]) as changed:
+                    if await self._look():
+                        await _sleep(changed, LOOK)
+                await asyncio.sleep(PACE)  # nothing listens now, so a busy room costs nothing
         finally:
-            watch.close()
             await self._stop()
 
     async def _look(self) -> bool:
@@ -503,18 +471,3 @@ class WebhookService:
             await asyncio.wait(tasks)
         if self._client is not None:
             self._client.close()
-
-
-async def _wait_for_change(watch: Watch) -> None:
-    """Wait until something was written. Between two checks nothing listens, so a busy room costs nothing."""
-    if watch.fileno() < 0:
-        return
-    loop, rang = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(watch.fileno(), rang.set)
-    try:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK):
-                await rang.wait()
-    finally:
-        loop.remove_reader(watch.fileno())
-        watch.notified()
