@@ -259,9 +259,9 @@ SOCKETS = {"team-main": "s", "team-coder": "t"}
 BESIDE = ["team-main", "", "team-coder", "by the plugin", "", "nobody answers", "late"]
 BUGS = {
     "it marks what nobody saw": """
-from postroom.hosts.sources import SocketLine
-call = SocketLine.call
-SocketLine.call = lambda self, verb, **params: call(self, verb, **params | ({"peek": False} if "peek" in params else {}))
+from postroom.hosts.sources import SocketSource
+call = SocketSource.call
+SocketSource.call = lambda self, verb, **params: call(self, verb, **params | ({"peek": False} if "peek" in params else {}))
 """,
     "it marks nothing": """
 from postroom.hosts.sources import VerbSource

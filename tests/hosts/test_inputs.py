@@ -18,7 +18,7 @@ from postroom.core.authorize import Principal
 from postroom.formats.plain import plain_letter
 from postroom.hosts.inbox_files import InboxFolder
 from postroom.hosts.sessions import MOST_HOLDS
-from postroom.hosts.sources import SocketLine, letter_in_entry
+from postroom.hosts.sources import SocketSource, letter_in_entry
 from postroom.hosts.text import mail
 from tests.cli.shell import Done, Shell
 from tests.hosts.hosting import inputs, read_input
@@ -122,8 +122,8 @@ def test_behind_a_socket_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None
             proven.mailbox(sender).send("bob", "Yes.")
             room.mailbox(sender).send("bob", "Yes, too.")
             reply = {"letters": [plain_letter(letter) for letter in room.mailbox("bob").check()]}
-            monkeypatch.setattr(SocketLine, "call", lambda *_, reply=reply, **__: reply)
-            first, second = SocketLine("").check()
+            monkeypatch.setattr(SocketSource, "call", lambda *_, reply=reply, **__: reply)
+            first, second = SocketSource("bob", "").waiting()[0]
             assert is_persons is first.is_persons and not second.is_persons
 
 

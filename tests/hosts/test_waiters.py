@@ -31,12 +31,12 @@ w._current = lambda session, find=w.find: find(session.host, session.id)
 """
 BUSY_AT_FIRST = """
 import postroom.hosts.waiter as w
-from postroom.hosts.sources import RoomAlerts
+from postroom.hosts.sources import RoomSource
 from postroom.errors import StoreBusy
-def wait(*said, _wait=RoomAlerts.wait_for_alert, _busy=iter([True, True, False]), _error=StoreBusy, **more):
+def wait(*said, _wait=RoomSource.wait_for_alert, _busy=iter([True, True, False]), _error=StoreBusy, **more):
     if next(_busy, False): raise _error("another program holds the room")
     return _wait(*said, **more)
-RoomAlerts.wait_for_alert, w.AGAIN = wait, 0.05
+RoomSource.wait_for_alert, w.AGAIN = wait, 0.05
 """
 
 

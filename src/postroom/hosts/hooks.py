@@ -27,17 +27,7 @@ from .input import text_of
 from .naming import Unkept, plain, settle, unkept
 from .quick import is_going_on, is_typed
 from .sessions import BUSY, IDLE, OVER, Session, all_sessions, find, is_plain, sweep
-from .sources import (
-    FileSource,
-    RoomAlerts,
-    SocketAlerts,
-    SocketLine,
-    VerbSource,
-    daemon_answers,
-    program_of,
-    room_source,
-    source_of,
-)
+from .sources import WAITER_PATIENCE, FileSource, SocketSource, daemon_answers, program_of, room_source, source_of
 from .text import LONGEST, SHORT, HookText, host_output, ring, ring_in_public, session_text, shown
 from .waiter import alone, arrived, end_waiter, end_with_host, queue
 from .waiter import wait as wait_and_ring
@@ -117,7 +107,7 @@ def _agent_inbox_source(access: Access, agent: str, socket: str, folder: str) ->
     if folder:
         return FileSource(InboxFolder(folder), agent)
     if socket and daemon_answers(socket, is_room_named=bool(variable("POSTROOM_STORE"))):
-        return VerbSource(agent, SocketLine(socket))
+        return SocketSource(agent, socket)
     return room_source(access)
 
 
@@ -160,10 +150,7 @@ def _alerts_of(access: Access, session: Session) -> AlertSource:
         raise Invalid("inbox files have no alerts", field="POSTROOM_STORE", hint="name a room there")
     access.choose(session.agent, session.room)
     alerts: AlertSource
-    if session.room:
-        alerts = RoomAlerts(session.agent, access.core, access.principal)
-    else:
-        alerts = SocketAlerts(session.agent, session.socket)
+    alerts = room_source(access) if session.room else SocketSource(session.agent, session.socket, WAITER_PATIENCE)
     gc.freeze()  # a waiter runs for days: what was loaded is never collected
     return alerts
 
@@ -178,7 +165,7 @@ def _wait(alerts: AlertSource, session: Session, seconds: float) -> Rung | None:
 
     def put_in_queue(alert: Rung) -> bool:
         if why := queue(session, ring_in_public(alert)):
-            with suppress(Busy):  # an alert is only a hint: the mail stays unread
+            with suppress(Busy, OSError):  # an alert is only a hint: the mail stays unread
                 alerts.alert_failed(session.host, alert.ids, why)
         return False
 

@@ -1,7 +1,7 @@
 """Where hooks find mail: in a room, behind a daemon's socket, or in an inbox.jsonl file.
 
-`VerbSource` reads mail by verbs, which `RoomLine` carries out in a room that this process opens, and `SocketLine`
-by a daemon. `FileSource` reads an agent's inbox.jsonl. All of them yield letters as `ShownLetter`.
+`RoomSource` carries out verbs in a room that this process opens, and `SocketSource` has a daemon carry them out.
+`FileSource` reads an agent's inbox.jsonl. All of them yield letters as `ShownLetter`.
 
 A source prints nothing. Its caller prints first and calls `show` afterwards: a letter is shown twice rather than
 never.
@@ -40,14 +40,13 @@ if TYPE_CHECKING:
 
     from ..core.authorize import Principal
     from ..core.core import Core
-    from ..model.message import Message
     from ..settings import Settings
     from .sessions import Session
 
 
 MOST = 20  # letters read for one prompt
 MOST_SEEN = 100  # letters among which to look for those that were shown before
-SPARE = 20.0  # seconds in which a daemon answers, besides those for which it waits
+WAITER_PATIENCE = LOOK_EVERY + 20.0  # seconds for an answer to a waiter, for which the daemon waits
 _STEP_KINDS = (TASK, TASK_UPDATE, ESCALATION)
 
 
@@ -123,74 +122,19 @@ class MailSource(Protocol):
 # -- mail that is read by verbs
 
 
-class Line(Protocol):
-    """The way by which verbs are carried out."""
+class VerbSource:
+    """The mail of an agent, by verbs. `state` is the state folder of its room, if that is a chipset's."""
+
+    human = HUMAN  # the name of the person; a daemon does not tell another
+
+    def __init__(self, agent: str, state: str = "") -> None:
+        self._agent = agent
+        self._state = state
+        self._letters: list[ShownLetter] = []
 
     def call(self, verb: Any, **params: Any) -> Any:
         """Return the result of a verb as plain JSON."""
-        ...
-
-    def check(self, **params: Any) -> list[ShownLetter]: ...
-
-
-class RoomLine:
-    """Verbs that this process carries out in a room."""
-
-    def __init__(self, access: Access) -> None:
-        self._access = access
-
-    def call(self, verb: Any, **params: Any) -> Any:
-        return plain(self._perform(verb, params))
-
-    def check(self, **params: Any) -> list[ShownLetter]:
-        human = self._access.settings.human
-        return [
-            _letter_of(found.message, human, was_read=found.delivery.read_at is not None)
-            for found in self._perform(inbox.Check, params).letters
-        ]
-
-    def _perform(self, verb: Any, params: dict[str, Any]) -> Any:
-        return perform(self._access.core, self._access.principal, verb(**params))
-
-
-class SocketLine:
-    """Verbs that a daemon carries out. `patience` is the time for an answer, if it is not the usual one."""
-
-    def __init__(self, path: str, patience: float = 0.0) -> None:
-        self._path = path
-        self._patience = patience
-
-    def call(self, verb: Any, **params: Any) -> Any:
-        """Send a request to the daemon and return its answer; raise what it refuses."""
-        token = variable(AUTH_TOKEN)
-        login = [{"action": "authenticate", "token": token}] if token else []
-        every = [*login, {"action": declared_by[verb].name, **params}]
-        lines = b"".join(encode(request) + b"\n" for request in every)
-        received = exchange(self._path, lines, len(every), self._patience)
-        replies = [msgspec.json.decode(line) for line in received.splitlines()]
-        for reply in replies:
-            if not reply.get("ok"):
-                raise (Busy if reply.get("retryable") else PostroomError)(_in_a_hook(str(reply.get("error"))))
-        return replies[-1]
-
-    def check(self, **params: Any) -> list[ShownLetter]:
-        """Return letters. A daemon does not say what it calls the person, so only the default name counts."""
-        return [_letter_in_reply(letter) for letter in self.call(inbox.Check, **params)["letters"]]
-
-
-def _in_a_hook(text: str) -> str:
-    """Replace a daemon's hint about a token by one that the person who set up the hook can follow."""
-    return re.sub(r"show it: the action `authenticate`[^)]*", f"set {AUTH_TOKEN}", text)
-
-
-class VerbSource:
-    """The mail of an agent in a room. `state` is the state folder of the room if it is a chipset's."""
-
-    def __init__(self, agent: str, line: Line, state: str = "") -> None:
-        self._agent = agent
-        self._line = line
-        self._state = state
-        self._letters: list[ShownLetter] = []
+        raise NotImplementedError
 
     def register(self, name: str, program: str) -> None:
         self._call(RegisterAgent, program=program, **({"name": name} if name else {}))
@@ -254,14 +198,93 @@ class VerbSource:
     def begin_alerts(self, channel: str, left: int) -> None:
         self._call(alerts.NextAlert, way=channel, unread=left)
 
+    def alert_failed(self, way: str, ids: Sequence[str], why: str) -> None:
+        self._call(alerts.AlertFailed, way=way, ids=list(ids), why=why)
+
     def leave(self) -> None:
         self._call(agents.Goodbye)
 
     def _call(self, verb: Any, **params: Any) -> Any:
-        return self._line.call(verb, agent_id=self._agent, **params)
+        return self.call(verb, agent_id=self._agent, **params)
 
     def _check(self, **params: Any) -> list[ShownLetter]:
-        return self._line.check(agent_id=self._agent, peek=True, **params)
+        found = self._call(inbox.Check, peek=True, **params)["letters"]
+        return [_letter_in_reply(letter, self.human) for letter in found]
+
+
+class RoomSource(VerbSource):
+    """The mail of an agent in a room that this process opens."""
+
+    def __init__(self, agent: str, access: Access) -> None:
+        super().__init__(agent, state_of(access.room_address))
+        self._core, self._principal = access.core, access.principal
+        self.human = access.settings.human
+
+    def call(self, verb: Any, **params: Any) -> Any:
+        return plain(self._perform(verb, **params))
+
+    def wait_for_alert(self, way: str, timeout: float, *, may_alert: Callable[[], bool]) -> Rung | None:
+        waits = {"way": way, "timeout": timeout, "may_alert": may_alert}
+        rung: Rung | None = self._perform(alerts.WaitForAlert, agent_id=self._agent, **waits).rung
+        return rung
+
+    def _perform(self, verb: Any, **params: Any) -> Any:
+        return perform(self._core, self._principal, verb(**params))
+
+
+class SocketSource(VerbSource):
+    """The mail of an agent behind a daemon's socket.
+
+    `patience` is the time for an answer, if it is not the usual one. For a waiter the daemon waits and decides; a
+    daemon that is away comes back, and until then there is nothing to alert for.
+    """
+
+    def __init__(self, agent: str, path: str, patience: float = 0.0) -> None:
+        super().__init__(agent)
+        self._path = path
+        self._patience = patience
+
+    def call(self, verb: Any, **params: Any) -> Any:
+        """Send a request to the daemon and return its answer; raise what it refuses."""
+        token = variable(AUTH_TOKEN)
+        login = [{"action": "authenticate", "token": token}] if token else []
+        every = [*login, {"action": declared_by[verb].name, **params}]
+        lines = b"".join(encode(request) + b"\n" for request in every)
+        received = exchange(self._path, lines, len(every), self._patience)
+        replies = [msgspec.json.decode(line) for line in received.splitlines()]
+        for reply in replies:
+            if not reply.get("ok"):
+                # A hint about a token becomes one that the person who set up the hook can follow.
+                usual = re.sub(
+                    r"show it: the action `authenticate`[^)]*", f"set {AUTH_TOKEN}", str(reply.get("error"))
+                )
+                raise (Busy if reply.get("retryable") else PostroomError)(usual)
+        return replies[-1]
+
+    def wait_for_alert(self, way: str, timeout: float, *, may_alert: Callable[[], bool]) -> Rung | None:
+        """Return the next alert as soon as it is due; None when the time is up. `may_alert` is called before."""
+        end, nap = time.monotonic() + timeout, 0.0
+        while (left := end - time.monotonic()) > 0:
+            try:
+                reply = self._call(alerts.NextAlert, way=way, peek=True, timeout=min(nap, left))
+                nap = LOOK_EVERY if reply["look_again"] is None else min(reply["look_again"], LOOK_EVERY)
+                if nap == 0.0 and may_alert() and (alert := self._take_alert(way)):
+                    return alert
+            except OSError:  # the daemon is away: wait for it, unless the session has ended (Over)
+                may_alert()
+                nap = LOOK_EVERY
+                time.sleep(min(nap, left))
+            if nap <= SOON:
+                time.sleep(nap or NOT_NOW)
+        return None
+
+    def _take_alert(self, way: str) -> Rung | None:
+        """Return the alert that is due; None where another waiter was quicker."""
+        reply = self._call(alerts.NextAlert, way=way, timeout=0)
+        if reply["rung"] is None:
+            return None
+        letters = [one | {"priority": Priority[one["priority"].upper()]} for one in reply["rung"]["letters"]]
+        return convert(reply["rung"] | {"letters": letters}, Rung)
 
 
 # -- mail in a file
@@ -311,24 +334,8 @@ class FileSource:
 # -- letters
 
 
-def _letter_of(message: Message, human: str, *, was_read: bool) -> ShownLetter:
-    return ShownLetter(
-        id=message.id,
-        sender=message.sender,
-        origin=message.origin,
-        kind=message.kind,
-        importance=message.priority.name.lower(),
-        subject=message.subject,
-        thread_tag=message.thread_tag or "",
-        sent_at=message.created_at,
-        content=content_of(message.parts),
-        is_persons=message.proven and fold(message.sender) == fold(human),
-        was_read=was_read,
-    )
-
-
-def _letter_in_reply(letter: Mapping[str, Any]) -> ShownLetter:
-    """Return a letter of Postroom's protocol."""
+def _letter_in_reply(letter: Mapping[str, Any], human: str) -> ShownLetter:
+    """Return a letter of Postroom's protocol. `human` is the name of the person."""
     sender, proven = letter["sender"], letter["proven"]
     return ShownLetter(
         id=letter["id"],
@@ -340,7 +347,7 @@ def _letter_in_reply(letter: Mapping[str, Any]) -> ShownLetter:
         thread_tag=letter["thread_tag"] or "",
         sent_at=_time_in(letter["created_at"]),
         content=content_of([Part(**part) for part in letter["parts"]]),
-        is_persons=proven and sender == HUMAN,
+        is_persons=proven and fold(sender) == fold(human),
         was_read=letter["delivery"]["read_at"] is not None,
     )
 
@@ -386,17 +393,16 @@ def daemon_answers(socket: str, *, is_room_named: bool) -> bool:
     return True
 
 
-def room_source(access: Access) -> VerbSource:
+def room_source(access: Access) -> RoomSource:
     """Return the mail of the agent that is chosen, in a room that this process opens."""
-    agent = check_agent(access.me, "mailbox")  # before a room is made for a name that cannot be
-    return VerbSource(agent, RoomLine(access), state_of(access.room_address))
+    return RoomSource(check_agent(access.me, "mailbox"), access)  # checked before a room is made for the name
 
 
 def source_of(access: Access, session: Session, *, is_new: bool = False) -> MailSource:
     """Return the mail of a session. A new session's room is opened as it was named, and made if need be."""
     access.choose(session.agent)
     if session.socket and (is_new or daemon_answers(session.socket, is_room_named=bool(session.room))):
-        return VerbSource(session.agent, SocketLine(session.socket))
+        return SocketSource(session.agent, session.socket)
     if session.folder:
         return FileSource(InboxFolder(session.folder), session.agent)
     if not is_new:
@@ -408,85 +414,10 @@ def program_of(access: Access, session: Session, name: str) -> str:
     """Return the program that runs the agent of this name; empty where there is no such agent or program."""
     if not session.socket and not session.room:
         return ""
-    line: Line = SocketLine(session.socket) if session.socket else RoomLine(access)
     try:
-        found = line.call(agents.GetAgent, name=name)["agent"]
+        source = SocketSource(name, session.socket) if session.socket else RoomSource(name, access)
+        found = source.call(agents.GetAgent, name=name)["agent"]
     except PostroomError:
         return ""
     is_there = not found["presence"]["left"] and found["presence"]["warmth"] not in {"expired", "gone"}
     return str(found["card"]["program"]) if is_there else ""
-
-
-# -- alerts, for the waiter of a session
-
-
-class RoomAlerts:
-    """The alerts of a mailbox in a room that this process opens."""
-
-    def __init__(self, agent: str, core: Core, principal: Principal) -> None:
-        self._agent = agent
-        self._core = core
-        self._principal = principal
-
-    def wait_for_alert(self, way: str, timeout: float, *, may_alert: Callable[[], bool]) -> Rung | None:
-        return self._perform(alerts.WaitForAlert, way=way, timeout=timeout, may_alert=may_alert).rung  # type: ignore[no-any-return]
-
-    def alert_failed(self, way: str, ids: Sequence[str], why: str) -> None:
-        self._perform(alerts.AlertFailed, way=way, ids=list(ids), why=why)
-
-    def heartbeat(self) -> None:
-        self._perform(agents.RecordHeartbeat, poll_interval=BEAT)
-
-    def _perform(self, verb: Any, **params: Any) -> Any:
-        return perform(self._core, self._principal, verb(agent_id=self._agent, **params))
-
-
-class SocketAlerts:
-    """The alerts of a mailbox behind a daemon's socket: the daemon waits and decides, and the waiter alerts.
-
-    A daemon that is away comes back; until then there is nothing to alert for.
-    """
-
-    def __init__(self, agent: str, path: str) -> None:
-        self._agent = agent
-        self._line = SocketLine(path, LOOK_EVERY + SPARE)
-
-    def wait_for_alert(self, way: str, timeout: float, *, may_alert: Callable[[], bool]) -> Rung | None:
-        """Return the next alert as soon as it is due; None when the time is up. `may_alert` is called before."""
-        end, nap = time.monotonic() + timeout, 0.0
-        while (left := end - time.monotonic()) > 0:
-            try:
-                nap = self._next_look(way, min(nap, left))
-                if nap == 0.0 and may_alert() and (alert := self._take_alert(way)):
-                    return alert
-            except OSError:  # the daemon is away: wait for it, unless the session has ended (Over)
-                may_alert()
-                nap = LOOK_EVERY
-                time.sleep(min(nap, left))
-            if nap <= SOON:
-                time.sleep(nap or NOT_NOW)
-        return None
-
-    def alert_failed(self, way: str, ids: Sequence[str], why: str) -> None:
-        with suppress(OSError):  # the mail waits in any case
-            self._call(alerts.AlertFailed, way=way, ids=list(ids), why=why)
-
-    def heartbeat(self) -> None:
-        with suppress(OSError, PostroomError):  # the daemon is away, or the agent is not registered
-            self._call(agents.RecordHeartbeat, poll_interval=BEAT)
-
-    def _next_look(self, way: str, seconds: float) -> float:
-        """Return in how many seconds an alert may be due. The daemon waits up to `seconds` before it answers."""
-        reply = self._call(alerts.NextAlert, way=way, peek=True, timeout=seconds)
-        return LOOK_EVERY if reply["look_again"] is None else min(reply["look_again"], LOOK_EVERY)
-
-    def _take_alert(self, way: str) -> Rung | None:
-        """Return the alert that is due; None where another waiter was quicker."""
-        reply = self._call(alerts.NextAlert, way=way, timeout=0)
-        if reply["rung"] is None:
-            return None
-        letters = [one | {"priority": Priority[one["priority"].upper()]} for one in reply["rung"]["letters"]]
-        return convert(reply["rung"] | {"letters": letters}, Rung)
-
-    def _call(self, verb: Any, **params: Any) -> Any:
-        return self._line.call(verb, agent_id=self._agent, **params)

@@ -20,7 +20,7 @@ from shutil import which
 from typing import TYPE_CHECKING, Protocol
 
 from ..environment import environment, without_host
-from ..errors import Busy, Missing
+from ..errors import Busy, PostroomError
 from . import sessions
 from .sessions import BEAT, BUSY, find, is_alive
 
@@ -96,7 +96,7 @@ class AlertSource(Protocol):
 
     def wait_for_alert(self, way: str, timeout: float, *, may_alert: Callable[[], bool]) -> Rung | None: ...
     def alert_failed(self, way: str, ids: Sequence[str], why: str) -> None: ...
-    def heartbeat(self) -> None: ...
+    def stay(self) -> None: ...
 
 
 def wait(
@@ -126,8 +126,8 @@ def wait(
             if rung is not None and ring(rung):
                 return
             _current(session)
-            with suppress(Missing, Busy):  # Missing: the agent is not registered
-                alerts.heartbeat()
+            with suppress(PostroomError, OSError):  # the agent is not registered, or the daemon is away
+                alerts.stay()
 
 
 def _current(session: Session) -> Session:
