@@ -150,7 +150,7 @@ class Command:
         """The fields of its answer in JSON, besides schema and command."""
         if self._json or self.verb is None:
             return tuple(self._json.split())
-        from ..formats.plain import result_names  # noqa: PLC0415 - only for help
+        from ..formats.shapes import result_names  # noqa: PLC0415 - only for help
 
         return result_names(self.verb.declaration().result)
 

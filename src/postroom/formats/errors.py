@@ -6,7 +6,7 @@ field and a hint.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import (
     Busy,
@@ -15,6 +15,7 @@ from ..errors import (
     Invalid,
     Missing,
     NotAllowed,
+    PostroomError,
     QuotaFull,
     Refused,
     TooFast,
@@ -22,9 +23,6 @@ from ..errors import (
     UnknownAgent,
     UnknownMessage,
 )
-
-if TYPE_CHECKING:
-    from ..errors import PostroomError
 
 
 class NoSuchMethod(Missing):
@@ -43,6 +41,15 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 TOKEN_NEEDED, BAD_TOKEN = 1000, 1006  # codes of MAP
 NOT_FOUND = -32001  # for everything except conversations and their contents, see `mail_problem`
+
+# (error, its field) -> number. None matches any field; the first matching row counts.
+Numbers = tuple[tuple[type[PostroomError], str | None, int], ...]
+
+
+def number_in(rows: Numbers, error: PostroomError, field: str | None) -> int | None:
+    """Return the number of an error about this field; None if no row matches."""
+    return next((number for kind, of, number in rows if isinstance(error, kind) and of in {None, field}), None)
+
 
 # The first match counts, so narrow classes come first. MAP's codes are used where it has one.
 CODES: tuple[tuple[type[PostroomError], int], ...] = (
@@ -121,8 +128,7 @@ def details(error: PostroomError) -> dict[str, Any]:
 CLOSED, NO_PARTICIPANT, NO_PERMISSION = 10001, 10002, 10003
 NO_CONVERSATION, NO_TURN, NO_THREAD, BAD_CONTENT, NO_PARENT = 10000, 10004, 10005, 10006, 10010
 
-# (error, its field) -> MAP's code. None matches any field; the first matching row counts.
-NUMBERS: tuple[tuple[type[PostroomError], str | None, int], ...] = (
+NUMBERS: Numbers = (
     (UnknownMessage, None, NO_TURN),
     (Missing, "conversation", NO_CONVERSATION),
     (Missing, "parent_conversation", NO_PARENT),
@@ -152,12 +158,6 @@ def mail_problem(error: PostroomError) -> dict[str, Any] | None:
 def _number(error: PostroomError) -> int | None:
     if isinstance(error, UnknownAgent) or is_bad_token(error):
         return None
-    for kind, field, number in NUMBERS:
-        if isinstance(error, kind) and (field is None or field == error.field or _is_inside(error, field)):
-            return number
-    return None
-
-
-def _is_inside(error: PostroomError, field: str) -> bool:
-    """Return whether the error is about the body of a letter (`body[0].text`), which is the content of a turn."""
-    return field == "content" and (error.field or "").startswith(("body", "content"))
+    # The body of a letter (`body[0].text`) is the content of a turn.
+    field = "content" if (error.field or "").startswith(("body", "content")) else error.field
+    return number_in(NUMBERS, error, field)

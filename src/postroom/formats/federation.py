@@ -65,7 +65,7 @@ from ..model.names import (
     system_of,
 )
 from ..model.peer import MOST_HOPS, Envelope
-from .errors import INTERNAL_ERROR, details
+from .errors import INTERNAL_ERROR, details, number_in
 from .inbox import milliseconds, present
 from .map import (
     AUTH_REQUIRED,
@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from ..model.names import (
         Address,
     )
+    from .errors import Numbers
 
 
 POSTROOM = "postroom"  # key in `_meta`: the fields that only a post room reads
@@ -513,8 +514,7 @@ PREFIX = "map/federation"  # prefix of the names of its methods, in both spellin
 AFTER = "after"  # the field of a refusal because of an earlier letter
 UNAVAILABLE, NOT_TRUSTED, REJECTED, LOOP, TOO_FAR = 5000, 5002, 5003, 5010, 5011
 _RETRY_SOON = 1000  # milliseconds
-# (error, its field) -> code. None matches any field; the first matching row counts.
-NUMBERS: tuple[tuple[type[PostroomError], str | None, int], ...] = (
+NUMBERS: Numbers = (
     (LoopDetected, None, LOOP),
     (HopsSpent, None, TOO_FAR),
     (NotAllowed, "auth", NOT_TRUSTED),
@@ -556,10 +556,7 @@ class Refusal(Struct, frozen=True):
 
 
 def number_of(error: PostroomError) -> int:
-    for kind, field, number in NUMBERS:
-        if isinstance(error, kind) and (field is None or field == error.field):
-            return number
-    return UNAVAILABLE if error.temporary else INTERNAL_ERROR
+    return number_in(NUMBERS, error, error.field) or (UNAVAILABLE if error.temporary else INTERNAL_ERROR)
 
 
 def federation_error(error: PostroomError) -> dict[str, Any]:

@@ -43,6 +43,7 @@ from .errors import (
     PARSE_ERROR,
     NoSuchMethod,
     mail_problem,
+    number_in,
 )
 from .errors import details as all_details
 from .inbox import milliseconds, present
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
 
     from ..model.agent import Agent, Card, ScopeCard
     from ..model.message import Message
+    from .errors import (
+        Numbers,
+    )
 
 
 VERSION = 1  # of the protocol
@@ -708,8 +712,7 @@ EXHAUSTED, TOO_FAST, OVER_QUOTA = 4000, 4001, 4002
 NO_SYSTEM = 5001
 
 _CATEGORIES = {1: "auth", 2: "routing", 3: "agent", 4: "resource", 5: "federation", 10: "mail"}  # by thousands
-# (error, its field) -> code. None matches any field; the first matching row counts.
-NUMBERS: tuple[tuple[type[PostroomError], str | None, int], ...] = (
+NUMBERS: Numbers = (
     (NoSuchMethod, None, METHOD_NOT_FOUND),
     (NotAllowed, "auth", AUTH_REQUIRED),
     (NotAllowed, "token", BAD_CREDENTIALS),
@@ -736,10 +739,7 @@ _RETRY_SOON = 1000  # milliseconds after which a retry may succeed, if nothing b
 
 
 def number_of(error: PostroomError) -> int:
-    for kind, field, number in NUMBERS:
-        if isinstance(error, kind) and (field is None or field == error.field):
-            return number
-    return INTERNAL_ERROR
+    return number_in(NUMBERS, error, error.field) or INTERNAL_ERROR
 
 
 def retry_after_ms(error: PostroomError) -> int:

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import cache
-from types import UnionType
+from types import SimpleNamespace, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from ..core import messages, tasks
+from ..model import agent, alert, delivery, message, peer, query, report, task
 from ..model.record import Change, Cursor
-from .plain import Form, forms
+from . import plain
+from .plain import Form, form_of, hidden
 
 _MADE: set[type] = set()  # types of JSON, which hold no values of ours
+# The names of types in the forms.
+_TYPES = {
+    name: found
+    for module in (agent, alert, delivery, message, messages, peer, query, report, task, tasks, plain)
+    for name, found in vars(module).items()
+} | {"datetime": datetime, "Any": Any, "UnsetType": UnsetType}
+
+
+def result_names(result: Any) -> tuple[str, ...]:
+    """Return the fields of the JSON of a verb's result."""
+    form = form_of(result)
+    if form is None:
+        return tuple(result.__struct_fields__)
+    if form.alone:
+        return tuple(form.types)
+    own = result_names(_TYPES[form.of]) if form.of else result.__struct_fields__
+    return tuple(dict.fromkeys((*(name for name in own if name not in hidden(result, form)), *form.types)))
 
 
 @cache
@@ -27,20 +48,17 @@ def json_type(wanted: Any) -> Any:
         return get_origin(wanted)[tuple(map(json_type, parts))]
     if wanted is Change or wanted in _MADE or not (isinstance(wanted, type) and issubclass(wanted, Struct)):
         return wanted
-    form = forms().get(wanted) or Form()
-    of = form.of or wanted
+    form = form_of(wanted) or Form()
+    of = _TYPES[form.of] if form.of else wanted
     own = {} if form.alone else _hints(json_type(of) if form.of else of)
-    kept = {field: hint for field, hint in own.items() if field not in form.without}
-    return _shape(form.name or wanted.__name__, of, {**kept, **form.types})
-
-
-def _shape(name: str, of: type[Struct], hints: dict[str, Any]) -> type[Struct]:
+    kept = {name: hint for name, hint in own.items() if name not in hidden(wanted, form)}
+    hints = kept | get_type_hints(SimpleNamespace(__annotations__=dict(form.types)), _TYPES)
     fields = [
         (field, json_type(hint), UNSET) if UnsetType in get_args(hint) else (field, json_type(hint))
         for field, hint in hints.items()
     ]
     # The module tells apart two types of one name.
-    made = msgspec.defstruct(name, fields, module=of.__module__, kw_only=True)
+    made = msgspec.defstruct(form.name or wanted.__name__, fields, module=of.__module__, kw_only=True)
     _MADE.add(made)
     return made
 

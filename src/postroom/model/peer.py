@@ -6,7 +6,7 @@ The list of peers is an allow-list: a system that is not on it can neither send 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal, TypeAlias, get_args
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 from msgspec import Struct, field
 
@@ -19,12 +19,12 @@ AUTHS: tuple[str, ...] = get_args(Auth)
 EXPOSURES: tuple[str, ...] = get_args(Exposure)
 EVERYWHERE = "*"  # in scope permissions: every scope of ours, or every system
 
+
 # Fields that must never be shown, exported or logged.
-SECRETS = frozenset({"token", "proof", "former_proof"})
-
-
 class Peer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Another system on the allow-list."""
+
+    SECRETS: ClassVar = frozenset({"token", "proof", "former_proof"})  # shown nowhere
 
     system: str
     url: str = ""  # ws:// or wss://; empty: it dials us

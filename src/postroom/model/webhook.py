@@ -13,7 +13,7 @@ import base64
 import ipaddress
 import re
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from msgspec import Struct
 
@@ -107,12 +107,13 @@ def _complaint(text: str) -> tuple[str, str]:
 # The webhook
 
 WAY = "webhook:"  # followed by its id: the name of its alert channel
+
+
 # Fields that must never be shown, exported or logged.
-SECRETS = frozenset({"secret", "former_secret"})
-
-
 class Webhook(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A URL that is called when mail waits in a mailbox."""
+
+    SECRETS: ClassVar = frozenset({"secret", "former_secret"})  # shown nowhere
 
     id: str
     url: str

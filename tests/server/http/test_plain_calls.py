@@ -6,12 +6,15 @@ import os
 import re
 import subprocess
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
 import postroom
+from postroom.formats.plain import FORMS
 from postroom.server.protocol import wire_verbs
 from tests.docs.pages import HOME, section
 from tests.server.http.running import PATIENCE, Client, Daemon
@@ -129,6 +132,13 @@ def closed(schema: Any) -> Any:
         return schema
     found = {name: closed(one) for name, one in schema.items()}
     return {"additionalProperties": False} | found if "properties" in found else found
+
+
+def test_every_form_is_of_a_type_there_is() -> None:
+    for place in FORMS:
+        module, _, name = place.partition(".")
+        found = [f"postroom.{room}.{module}" for room in ("core", "formats", "model")]
+        assert any(hasattr(import_module(one), name) for one in found if find_spec(one)), place
 
 
 def test_a_field_that_no_schema_names_is_found(operator: Client) -> None:
