@@ -77,7 +77,7 @@ def fill(path: Path, letters: int) -> None:
     database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     database.close()
     with postroom.open(str(path), durability="process") as room:
-        room.core.store.keep_index()
+        room.core.store.trim()
 
 
 def _rows(place: int, letters: int) -> tuple[Row, Row]:

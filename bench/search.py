@@ -131,7 +131,7 @@ def _elsewhere(room: Room, send: float) -> Iterator[Line]:
     reader, waiting = room.mailbox("reader"), room.stats().letters
     [first] = timed(partial(reader.search, RARE), 1)
     start = time.perf_counter()
-    added = room.core.store.keep_index()
+    added = room.core.store.trim().indexed
     each = (time.perf_counter() - start) / added
     yield Line(
         name="add a letter to the index, by the janitor or after a search",

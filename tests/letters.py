@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
+from postroom.clock import SystemClock
 from postroom.model import delivery as model_delivery
 from postroom.model.codec import digest
 from postroom.model.delivery import Attempt, Delivery, Lease, open_delivery
@@ -25,6 +28,43 @@ from postroom.store.protocol import (
     Write,
     all_names,
 )
+
+
+class BootClock(SystemClock):
+    """The machine's clock, after a boot with this name."""
+
+    def __init__(self, boot: str = "boot-1") -> None:
+        self._boot = boot
+
+    def now(self) -> Moment:
+        return replace(super().now(), boot=self._boot)
+
+
+class StillClock:
+    """A clock that stands still, after a boot with this name."""
+
+    def __init__(self, boot: str = "boot-1") -> None:
+        self._moment = moment(boot=boot)
+
+    def now(self) -> Moment:
+        return self._moment
+
+
+def run_plans_twice(store: Store) -> Store:
+    """Let each commit run its plan twice, as the protocol allows: a plan has no side effects."""
+    commit = store.commit
+
+    def twice(writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
+        def plan() -> Sequence[Write]:
+            assert callable(writes)
+            writes()
+            return writes()
+
+        return commit(plan if callable(writes) else writes)
+
+    store.commit = twice  # type: ignore[method-assign]
+    return store
+
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 BOOT = "boot-1"
@@ -54,6 +94,12 @@ def moment(seconds: float = 0, boot: str = BOOT) -> Moment:
 
 def lease(seconds: float = 60, *, token: str = "token", holder: str = "bob", boot: str = BOOT) -> Lease:  # noqa: S107
     return Lease(token=token, holder=holder, until=1000 + seconds, boot=boot)
+
+
+def lease_of(store: Store, seconds: float = 60) -> Lease:
+    """A lease that is over by the store's clock after so many seconds."""
+    now = store.clock.now()
+    return Lease(token="token", holder="bob", until=now.steady + seconds, boot=now.boot)  # noqa: S106
 
 
 def attempt(reason: str = "it broke") -> Attempt:
@@ -97,7 +143,7 @@ def read(store: Store, delivery: Delivery) -> Delivery:
 
 
 def claim(store: Store, delivery: Delivery, held: Lease | None = None) -> Delivery:
-    return move(store, delivery, model_delivery.claim(delivery, held or lease()), "claim")
+    return move(store, delivery, model_delivery.claim(delivery, held or lease_of(store)), "claim")
 
 
 def ack(store: Store, delivery: Delivery, at: datetime = NOW, *, archive: bool = False) -> Delivery:

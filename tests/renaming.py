@@ -21,7 +21,7 @@ from postroom.model.record import (
     TOKEN,
     WEBHOOK,
 )
-from postroom.store.protocol import Rename, Write
+from postroom.store.protocol import Rename, Write, record_keys
 
 _NOT_EXPORTED = (TOKEN, SEALED, WEBHOOK, ALERT_LOG, RECIPIENT_ALERTS, AUDITED)
 
@@ -32,7 +32,7 @@ def rename(room: Room, old: str, new: str) -> None:
 
     def plan() -> list[Write]:
         wanted: dict[tuple[str, str], Any] = {(GUARD, new): None}
-        tasks = core.store.keys(TASKS + old)
+        tasks = record_keys(core.store, TASKS + old)
         for kind in (*record_kinds(core), *_NOT_EXPORTED, AUDIT + old):
             for record in core.store.records(kind):
                 own, key = _kind(kind, old, new), _key(kind, record.key, old, new)

@@ -16,7 +16,7 @@ from postroom.model.query import Moment
 from postroom.settings import Settings
 from tests.conftest import LONG
 from tests.contract.stores import CORE, STORES, Kind
-from tests.letters import BOOT, NOW
+from tests.letters import BOOT, NOW, run_plans_twice
 
 
 class FakeClock:
@@ -56,7 +56,7 @@ class RoomFactory:
         self.kind = kind
         self.folder = folder
         self.clock = clock
-        self.store = kind.open(folder, clock.moment.boot)
+        self.store = run_plans_twice(kind.open(folder, clock.moment.boot))
 
     def room(self, principal: Principal = OWNER, **settings: Any) -> Room:
         files = self.folder / "files"
@@ -67,7 +67,7 @@ class RoomFactory:
         """Another process opens the room, where a room outlives its process."""
         if self.kind.lasts:
             self.store.close()
-            self.store = self.kind.open(self.folder, self.clock.moment.boot)
+            self.store = run_plans_twice(self.kind.open(self.folder, self.clock.moment.boot))
 
 
 @pytest.fixture(params=STORES if LONG else CORE, ids=lambda kind: kind.name)

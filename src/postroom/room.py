@@ -67,13 +67,12 @@ def open_with(chosen: Settings, clock: Clock, *, makes: bool = True) -> Room:
     """Open a room with settings that are chosen already. Without `makes`, its folder must exist."""
     store = open_store(
         chosen.store,
-        boot=clock.now().boot,
+        clock=clock,
         durable=chosen.durability == "power",
         busy_timeout=chosen.busy_timeout,
         makes=makes,
-        clock=clock,
     )
-    return Room(store, chosen, clock=clock)
+    return Room(store, chosen)
 
 
 def chosen_settings(
@@ -109,7 +108,7 @@ class Room(Reader):
         self.core = Core(
             store,
             settings,
-            clock or SystemClock(),
+            clock or store.clock,
             ids or RandomIds(),
             file_root=settings.file_root,
             system=settings.system,

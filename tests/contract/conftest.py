@@ -10,7 +10,7 @@ import pytest
 
 from postroom.store.protocol import Store
 from tests.contract.stores import STORES, Kind
-from tests.letters import BOOT
+from tests.letters import BOOT, run_plans_twice
 
 Reboot: TypeAlias = Callable[[str], Store]
 
@@ -23,7 +23,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 @pytest.fixture
 def store(kind: Kind, tmp_path: Path) -> Iterator[Store]:
-    opened = kind.open(tmp_path, BOOT)
+    opened = run_plans_twice(kind.open(tmp_path, BOOT))
     yield opened
     opened.close()
 
@@ -37,7 +37,7 @@ def reboot(kind: Kind, store: Store, tmp_path: Path) -> Iterator[Reboot]:
         if not kind.lasts:
             return store
         store.close()
-        opened.append(kind.open(tmp_path, boot))
+        opened.append(run_plans_twice(kind.open(tmp_path, boot)))
         return opened[-1]
 
     yield reopen

@@ -13,6 +13,7 @@ from postroom.store.files.store import FileStore
 from postroom.store.protocol import Store
 from postroom.store.sqlite.memory import MemoryStore
 from postroom.store.sqlite.store import SqliteStore
+from tests.letters import StillClock
 
 
 class Kind(Struct, frozen=True):
@@ -26,15 +27,19 @@ class Kind(Struct, frozen=True):
 
 def _files(layout: str) -> Kind:
     def open_files(folder: Path, boot: str) -> Store:
-        return FileStore(folder / "mail", layout_named(layout), boot=boot, durable=False)
+        return FileStore(folder / "mail", layout_named(layout), clock=StillClock(boot), durable=False)
 
     return Kind(layout, open_files, lasts=True, patience=4)
 
 
 # No power is cut here, so nobody waits for the disk; the tests of the store and of its faults do.
 STORES = (
-    Kind("memory", lambda _folder, _boot: MemoryStore(), lasts=False),
-    Kind("sqlite", lambda folder, boot: SqliteStore(folder / "room.db", boot=boot, durable=False), lasts=True),
+    Kind("memory", lambda _folder, boot: MemoryStore(clock=StillClock(boot)), lasts=False),
+    Kind(
+        "sqlite",
+        lambda folder, boot: SqliteStore(folder / "room.db", clock=StillClock(boot), durable=False),
+        lasts=True,
+    ),
     *map(_files, NAMES),
 )
 CORE = STORES[1:2]  # where a test is about what stands above the store; one in memory is the same engine

@@ -116,7 +116,7 @@ def test_in_a_batch_each_commit_is_all_or_nothing_and_sees_the_ones_before(store
     seen: list[str] = []
 
     def plan() -> Sequence[Write]:
-        seen.extend(ids(store, Query(mailbox="bob")))
+        seen[:] = ids(store, Query(mailbox="bob"))
         return [post(letter("m3"))]
 
     with store.batch():

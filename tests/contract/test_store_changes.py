@@ -14,7 +14,7 @@ from postroom.errors import Resync, StaleRevision
 from postroom.model import delivery as model_delivery
 from postroom.model.delivery import State
 from postroom.model.record import Change, Cursor, Record
-from postroom.store.protocol import Forget, Move, Put, Store, Watch
+from postroom.store.protocol import Forget, Move, Put, RenewEpoch, Store, Watch
 from tests.contract.conftest import Reboot
 from tests.contract.stores import Kind
 from tests.letters import NOW, ack, attempt, claim, held, letter, move, note, post, read, send
@@ -171,14 +171,14 @@ def test_after_a_trim_older_cursors_need_a_resync_and_newer_ones_go_on(store: St
         store.commit([note(1, key=str(number))])
         cursors.append(store.cursor())
 
-    dropped = store.trim_changes(keep)
+    dropped = store.trim(keep).changes
 
     kept = max(keep, 1)
     assert dropped == 9 - kept
     with pytest.raises(Resync):
         store.changes(cursors[dropped - 1], 10)
     assert [c.key for c in pages(store, cursors[dropped], 2)] == [str(n) for n in range(dropped, 9)]
-    assert store.trim_changes(keep) == 0
+    assert store.trim(keep).changes == 0
     assert store.cursor() == cursors[-1]
 
 
@@ -186,7 +186,7 @@ def test_numbers_never_go_back(store: Store) -> None:
     """Not when the newest letter is deleted, nor when its changes are dropped."""
     ack(store, send(store, "m1"))
     store.commit([Forget("m1")])
-    store.trim_changes(0)
+    store.trim(0)
     now = store.cursor()
 
     assert store.commit([post(letter("m2"))])[0].number > now.number
@@ -195,7 +195,7 @@ def test_numbers_never_go_back(store: Store) -> None:
 
 def test_a_renewed_epoch_ends_all_cursors(store: Store) -> None:
     before = store.cursor()
-    store.renew_epoch()
+    store.commit([RenewEpoch()])
 
     with pytest.raises(Resync):
         store.changes(before, 10)

@@ -12,7 +12,16 @@ from postroom.model.delivery import REDIRECTED, State, redirect
 from postroom.model.message import Priority
 from postroom.model.query import LetterQuery, Query, Tally
 from postroom.settings import Settings
-from postroom.store.protocol import Introduce, Move, Store, all_names, known_names, outgoing, waiting_letters
+from postroom.store.protocol import (
+    Introduce,
+    Move,
+    RenewEpoch,
+    Store,
+    all_names,
+    known_names,
+    outgoing,
+    waiting_letters,
+)
 from tests.letters import NOW, ack, after, bury, claim, forget, held, letter, move, post, read, send
 
 EMPTY = dict.fromkeys(Priority, 0)
@@ -134,7 +143,7 @@ def test_traffic_of_a_deleted_letter_is_not_reported(store: Store) -> None:
 
 def test_traffic_after_a_cursor_of_another_life_needs_a_resync(store: Store) -> None:
     start = store.cursor()
-    store.renew_epoch()
+    store.commit([RenewEpoch()])
     with pytest.raises(Resync):
         traffic_since(store, start, NOW)
 

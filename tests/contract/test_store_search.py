@@ -70,7 +70,7 @@ ASKED = [
 def tricky(store: Store) -> Store:
     for id, text in TRICKY.items():
         say(store, id, text)
-    store.keep_index()
+    store.trim()
     return store
 
 
@@ -99,7 +99,7 @@ def mixed(store: Store) -> Store:
     team = letter("team", ["broadcast:Team"], sender="cleo", parts=(model_message.text("fifth"),))
     first = open_delivery(team, "bob", "to", NOW, None)
     store.commit([Post(message=team, deliveries=(first,), copies=("ann", "eve"))])
-    store.keep_index()
+    store.trim()
     return store
 
 
@@ -155,7 +155,7 @@ def test_every_mark_narrows_and_nobody_sees_more_than_their_own(
 def test_the_newest_come_first_as_many_as_wanted(store: Store) -> None:
     for number in range(40):
         say(store, f"m{number}", "odd" if number % 2 else "even", to=["bob"] if number % 4 else ["cleo"])
-    store.keep_index()
+    store.trim()
     for number in range(40, 45):
         say(store, f"m{number}", "odd" if number % 2 else "even")
     odd = [f"m{number}" for number in range(44, -1, -1) if number % 2]
@@ -167,7 +167,7 @@ def test_the_newest_come_first_as_many_as_wanted(store: Store) -> None:
 
 def test_a_letter_that_is_not_due_is_found_by_its_sender_alone(store: Store) -> None:
     store.commit([post(letter("later", subject="surprise"), due_at=after(60))])
-    store.keep_index()
+    store.trim()
     assert found(store, "surprise", "ann") == ["later"]
     assert found(store, "surprise", "bob") == []
 
@@ -175,7 +175,7 @@ def test_a_letter_that_is_not_due_is_found_by_its_sender_alone(store: Store) -> 
 def test_a_deleted_letter_is_not_found(store: Store) -> None:
     gone = say(store, "gone", "word")
     say(store, "kept", "word")
-    store.keep_index()
+    store.trim()
     ack(store, held(store, "gone"))
     store.commit(forget(gone))
     assert found(store, "word") == ["kept"]
@@ -186,13 +186,13 @@ def test_what_is_committed_is_found_at_once(store: Store) -> None:
         say(store, f"m{number}", f"word{number}")
         assert found(store, f"word{number}", "bob") == [f"m{number}"]
         if number % 7 == 0:
-            store.keep_index()
+            store.trim()
 
 
 def test_a_long_phrase_and_many_terms_are_no_trouble(store: Store) -> None:
     say(store, "cjk", "\u65e5" * 2000)
     say(store, "many", " ".join(f"w{number}" for number in range(64)))
-    store.keep_index()
+    store.trim()
     assert found(store, "\u65e5" * 999) == ["cjk"]
     assert found(store, " ".join(f"w{number}" for number in range(64))) == ["many"]
     assert found(store, "-x " * 64) == ["many", "cjk"]
@@ -237,7 +237,7 @@ def test_every_store_answers_any_question_alike(
         for store in stores:
             for number, (subject, text, sender, to, tagged) in enumerate(letters):
                 if number == in_index:
-                    store.keep_index()
+                    store.trim()
                 content = (model_message.text(hostless(text)), model_message.data([hostless(subject)]))
                 tags = ("t",) if tagged else ()
                 fields = {"subject": hostless(subject), "sender": sender, "parts": content, "tags": tags}

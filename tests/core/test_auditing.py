@@ -12,6 +12,7 @@ from postroom import Mailbox, Room
 from postroom.core import alerts
 from postroom.model.query import Found, Query
 from postroom.model.record import ALERT_LOG, AUDIT, AUDITED
+from postroom.store.protocol import record_keys
 from tests.core.test_ringing import post, rung
 from tests.rooms import FakeClock, RoomFactory
 
@@ -27,7 +28,7 @@ def bob(room: Room) -> Mailbox:
 def kept(room: Room) -> dict[str, list[str]]:
     """The letters of which anything is kept besides them."""
     store = room.core.store
-    found = {kind: store.keys(kind) for kind in (AUDIT + "bob", AUDIT + "carol")}
+    found = {kind: record_keys(store, kind) for kind in (AUDIT + "bob", AUDIT + "carol")}
     for record in store.records(AUDITED):
         found[f"{AUDITED} {record.key}"] = record.value
     for record in store.records(ALERT_LOG):

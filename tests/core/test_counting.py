@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom import Flow, LookAlike, Priority, Room, State
+from postroom.store.protocol import RenewEpoch
 from tests.rooms import FakeClock, RoomFactory
 
 
@@ -113,7 +114,7 @@ def test_after_a_reboot_or_another_life_flow_starts_over(factory: RoomFactory, c
     room.mailbox("ann").send("bob", "x")
     last = room.flow()
     clock.advance(1)
-    factory.store.renew_epoch()
+    factory.store.commit([RenewEpoch()])
     again = room.flow(last)
     assert (again.seconds, again.sent, again.backlog) == (0, 0, 1)
     clock.reboot()

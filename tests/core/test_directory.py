@@ -14,6 +14,7 @@ from postroom.core.authorize import Principal, agent_principal
 from postroom.errors import TooLarge
 from postroom.formats.plain import plain
 from postroom.model.agent import MAP_STATES, WORDS, Status, Warmth
+from postroom.store.protocol import record_keys
 from tests.rooms import FakeClock, RoomFactory, texts
 
 CARD: dict[str, Any] = {
@@ -302,4 +303,4 @@ def test_eight_at_once_at_one_card_tear_nothing(room: Room) -> None:
     at_once(*(lambda n=n: rename(n) for n in range(8)))
     card = room.agent("coder").card
     assert card.scopes == (f"scope-{card.description}",)
-    assert [n for n in range(8) if room.core.store.keys(f"member:scope-{n}")] == [int(card.description)]
+    assert [n for n in range(8) if record_keys(room.core.store, f"member:scope-{n}")] == [int(card.description)]

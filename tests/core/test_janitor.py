@@ -144,9 +144,9 @@ def test_two_janitors_that_forget_at_once_do_it_once(factory: RoomFactory, clock
     records = factory.store.records
     rounds: list[Sweep] = []
 
-    def interrupted(kind: str, key: str | None = None) -> list[Record]:
+    def interrupted(kind: str, key: str | None = None, **how: Any) -> list[Record]:
         """While the first janitor reads what to forget, the second does its whole round."""
-        found = records(kind, key)
+        found = records(kind, key, **how)
         if kind == FORGOTTEN and key is None and not rounds:
             factory.store.records = records  # type: ignore[method-assign]
             rounds.append(room.sweep())

@@ -58,7 +58,7 @@ MOST = 2 * HOURLY  # letters, after which nobody believes that they will come to
 @pytest.fixture
 def team(tmp_path: Path, clock: FakeClock) -> Iterator[Room]:
     """Thirty agents of one scope."""
-    store = SqliteStore(tmp_path / "room.db", boot=clock.moment.boot, durable=False)
+    store = SqliteStore(tmp_path / "room.db", clock=clock, durable=False)
     room = Room(store, Settings(thread_hourly=HOURLY), clock=clock)
     for name in agents():
         room.mailbox(name).register(scopes=[TEAM])

@@ -10,6 +10,7 @@ import pytest
 
 from postroom import Invalid, Letter, Room, TaskState, draft
 from postroom.model.record import DUE
+from postroom.store.protocol import record_keys
 from tests.rooms import FakeClock, RoomFactory
 
 
@@ -62,7 +63,7 @@ def test_an_overdue_notice_says_how_the_task_stands(
     clock.advance(61)
     assert room.sweep().overdue == (says is not None)
     assert [says in notice.text for notice in notices(room) if says] == [True] * (says is not None)
-    assert room.core.store.keys(DUE) == []
+    assert record_keys(room.core.store, DUE) == []
 
 
 def test_a_canceled_task_is_due_no_more(room: Room, clock: FakeClock) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from postroom import DeadlinePassed, NotAllowed, Room, UnknownMessage
 from postroom.model.record import SESSION
+from postroom.store.protocol import record_keys
 from tests.rooms import FakeClock, RoomFactory, texts
 
 OURS = {"channel": "feishu", "chat_id": "ceo", "deep": {"k": [1, None]}}
@@ -42,7 +43,7 @@ def test_a_strangers_callback_is_echoed_in_every_update_and_never_a_session(room
     for sent in (task.accept(), task.start(), task.ask("?"), task.start(), task.complete("42")):
         assert sent.message.callback == THEIRS
     assert room.mailbox("bob").task(id).session is room.mailbox("eve").task(id).session is None
-    assert room.core.store.keys(SESSION) == []
+    assert record_keys(room.core.store, SESSION) == []
 
 
 def test_a_peer_cannot_name_a_session_of_ours(room: Room) -> None:
@@ -83,7 +84,7 @@ def test_giving_again_keeps_the_first_session(room: Room) -> None:
     first = ann.give_task("bob", "x", session=OURS, key="k")
     assert ann.give_task("bob", "x", session={"channel": "other"}, key="k").repeated
     assert ann.task(first.id).session == OURS
-    assert room.core.store.keys(SESSION) == [f"ann {first.id}"]
+    assert record_keys(room.core.store, SESSION) == [f"ann {first.id}"]
 
 
 def test_a_task_that_is_not_given_leaves_no_session(room: Room) -> None:
@@ -93,7 +94,7 @@ def test_a_task_that_is_not_given_leaves_no_session(room: Room) -> None:
         ann.give_task("bob", "x", session=OURS)
     with pytest.raises(DeadlinePassed):
         ann.give_task("eve", "x", session=OURS, deadline=-1)
-    assert room.core.store.keys(SESSION) == []
+    assert record_keys(room.core.store, SESSION) == []
 
 
 def test_a_task_that_goes_on_outlives_any_retention_by_count(factory: RoomFactory, clock: FakeClock) -> None:
@@ -120,7 +121,7 @@ def test_a_session_goes_with_retention_when_the_task_is_over(factory: RoomFactor
     assert room.mailbox("ann").task(id).session == OURS
     bob.task(id).complete()
     room.sweep()
-    assert room.core.store.keys(SESSION) == []
+    assert record_keys(room.core.store, SESSION) == []
     assert room.mailbox("ann").tasks() == bob.tasks() == []
     with pytest.raises(UnknownMessage):
         room.mailbox("ann").task(id)

@@ -171,7 +171,7 @@ def test_a_cursor_of_an_agent_misses_nothing_and_repeats_nothing(room: Room, clo
     for _ in range(5):
         bob.send("alice", "x")
     assert since == carl.cursor() and since.number < room.cursor().number
-    room.core.store.trim_changes(1)
+    room.core.store.trim(1)
     assert carl.mailbox("carl").wait(0, since=since) is None
     bob.send("carl", "next")
     letter = carl.mailbox("carl").wait(0, since=str(since))

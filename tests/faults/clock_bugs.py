@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from postroom.model import delivery
 from postroom.model.delivery import OPEN, State
 from postroom.model.query import Found, Group, Moment, Query
-from postroom.store.protocol import Move
+from postroom.store.protocol import Move, Overdue
 from tests.faults.planting import Opener, Wrapped
 
 
@@ -29,9 +29,11 @@ class BlindToTheFuture(Wrapped):
 
     _now: datetime | None = None
 
-    def overdue(self, moment: Moment, mailboxes: Sequence[str] | None, limit: int) -> list[Found]:
+    def overdue(
+        self, moment: Moment, mailboxes: Sequence[str] | None, limit: int, *, ahead: float = 0.0
+    ) -> Overdue:
         self._now = moment.wall
-        return self.inner.overdue(moment, mailboxes, limit)
+        return self.inner.overdue(moment, mailboxes, limit, ahead=ahead)
 
     def find(self, query: Query) -> list[Found]:
         found = self.inner.find(query)
@@ -60,23 +62,27 @@ class Forgiving(Wrapped):
 class Impatient(Wrapped):
     """What is unread for a day is done, by the wall clock."""
 
-    def overdue(self, moment: Moment, mailboxes: Sequence[str] | None, limit: int) -> list[Found]:
+    def overdue(
+        self, moment: Moment, mailboxes: Sequence[str] | None, limit: int, *, ahead: float = 0.0
+    ) -> Overdue:
         for each in self.inner.find(Query(states=(State.UNREAD,))):
             came = each.delivery.delivered_at
             if came is not None and came < moment.wall - timedelta(days=1):
                 _end(self, each, moment)
-        return self.inner.overdue(moment, mailboxes, limit)
+        return self.inner.overdue(moment, mailboxes, limit, ahead=ahead)
 
 
 class Dropping(Wrapped):
     """What has expired is not buried: nobody hears of it again."""
 
-    def overdue(self, moment: Moment, mailboxes: Sequence[str] | None, limit: int) -> list[Found]:
+    def overdue(
+        self, moment: Moment, mailboxes: Sequence[str] | None, limit: int, *, ahead: float = 0.0
+    ) -> Overdue:
         for each in self.inner.find(Query(states=OPEN)):
             ends = each.delivery.expires_at
             if ends is not None and ends <= moment.wall:
                 _end(self, each, moment)
-        return self.inner.overdue(moment, mailboxes, limit)
+        return self.inner.overdue(moment, mailboxes, limit, ahead=ahead)
 
 
 class Patient(Wrapped):

@@ -26,6 +26,7 @@ from postroom.store.sqlite.store import SqliteStore
 from tests.conftest import LONG
 from tests.faults import bugs, files_bugs, files_room, sqlite_bugs, sqlite_room
 from tests.faults.planting import BOOT, Opener, planted
+from tests.letters import BootClock
 
 SOUND = "sound"  # the name of no bug
 GUEST = "POSTROOM_FAULTS_GUEST"
@@ -96,7 +97,7 @@ class Kind(Struct, frozen=True, kw_only=True):
 
 
 def sqlite(make: type[SqliteStore]) -> Opener:
-    return lambda folder, boot=BOOT: make(folder / sqlite_room.FILE, boot=boot)
+    return lambda folder, boot=BOOT: make(folder / sqlite_room.FILE, clock=BootClock(boot))
 
 
 def guests() -> tuple[Kind, ...]:
@@ -124,7 +125,8 @@ SQLITE = Kind(
 
 def files(layout: str) -> Kind:
     def opening(make: type[FileStore]) -> Opener:
-        return lambda folder, boot=BOOT: make(folder / files_room.FOLDER, layout_named(layout), boot=boot)
+        at = layout_named(layout)
+        return lambda folder, boot=BOOT: make(folder / files_room.FOLDER, at, clock=BootClock(boot))
 
     return Kind(
         name=layout,

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from postroom.environment import boot_id
-from postroom.model.query import Found, Moment, Query
 from postroom.store.protocol import Store
 
 BOOT = boot_id()
@@ -27,11 +26,6 @@ class Wrapped:
 
     def __getattr__(self, verb: str) -> Any:
         return getattr(self.inner, verb)
-
-    def offered(self, query: Query, moment: Moment) -> list[Found] | None:
-        """By the questions it is made of: what a subclass gets wrong with these, it gets wrong with this."""
-        at = None if query.mailbox is None else (query.mailbox,)
-        return None if self.overdue(moment, at, 1) else self.find(query)
 
 
 def planted(bug: type[Wrapped], open_store: Opener) -> Opener:

@@ -13,12 +13,12 @@ from postroom import Room
 from postroom.settings import Settings
 from postroom.store.files.layouts.base import Layout
 from postroom.store.files.store import FileStore
-from tests.letters import BOOT
+from tests.letters import BOOT, BootClock
 
 
 @contextmanager
 def opened(root: Path, layout: Layout, boot: str = BOOT, **how: Any) -> Iterator[FileStore]:
-    store = FileStore(root, layout, boot=boot, **how)
+    store = FileStore(root, layout, clock=BootClock(boot), **how)
     try:
         yield store
     finally:

@@ -29,7 +29,7 @@ from postroom.model.record import MOVED_HERE, Record, moved_key
 from postroom.settings import Settings
 from postroom.store.address import open_store
 from postroom.store.files.layouts.paths import NAMES
-from postroom.store.protocol import Move, Post, Put, Store
+from postroom.store.protocol import Move, Post, Put, RenewEpoch, Store
 from tests.conftest import LONG
 from tests.contract.test_store_values import messages
 from tests.letters import NOW, after, attempt, letter, post
@@ -47,7 +47,7 @@ def address(root: Path, kind: str, name: str = "room") -> str:
 
 @contextmanager
 def opened(where: str) -> Iterator[Store]:
-    store = open_store(where, boot=BOOT, durable=False, busy_timeout=30)
+    store = open_store(where, durable=False, busy_timeout=30)
     try:
         yield store
     finally:
@@ -194,9 +194,9 @@ def test_a_second_run_copies_only_what_is_new_and_never_doubles(tmp_path: Path, 
     assert state(target, "m2", "cleo") is State.DONE
     with opened(target) as store:  # ids and keys are kept: whoever sends it again sends nothing
         assert store.commit([post(letter("new", key="k"))])[0].message_id == "m1"
-        store.renew_epoch()
+        store.commit([RenewEpoch()])
     with opened(source) as store:
-        store.renew_epoch()  # nothing is remembered any more: everything is compared
+        store.commit([RenewEpoch()])  # nothing is remembered any more: everything is compared
     assert not copy(source, target).did_something
 
 

@@ -61,7 +61,7 @@ def test_a_folder_that_was_taken_away_is_not_made_again(tmp_path: Path, layout: 
         with pytest.raises(postroom.StoreFailing):
             store.make_folder("ann@home")
         with pytest.raises(postroom.StoreFailing):
-            open_store(address, boot="b", durable=False, busy_timeout=1, makes=False)
+            open_store(address, durable=False, busy_timeout=1, makes=False)
         assert not root.exists()
         aside.rename(root)
         store.make_folder("ann@home")

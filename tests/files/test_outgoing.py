@@ -122,7 +122,7 @@ def test_who_follows_the_room_hears_of_strangers_mail_for_elsewhere(
 
 def test_names_of_other_systems_make_sound_ids_and_names_of_files(layout: Layout, tmp_path: Path) -> None:
     with room(tmp_path, layout) as here:
-        id = here.core.store.fresh_id("ann@home")
+        id = here.core.new_id("ann@home")
         assert id == check_id(id, "id")
         here.mailbox("bob").register()
         come(here, "hello")

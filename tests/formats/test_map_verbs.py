@@ -329,7 +329,7 @@ def test_what_happened_is_reported_again_from_an_event_or_a_time_on(team: Room) 
     assert (3, 0) == tuple(len(ask(one, "replay", filter=wanted)["events"]) for one in (bob, kid))
     with pytest.raises(Invalid):
         ask(team, "replay", afterEventId="no number")
-    team.core.store.trim_changes(1)
+    team.core.store.trim(1)
     assert ask(team, "replay", filter=wanted)["events"]  # what can still be told
 
 

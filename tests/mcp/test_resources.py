@@ -14,6 +14,7 @@ from postroom.errors import StoreBusy
 from postroom.mcp import resources
 from postroom.mcp.caller import Caller
 from postroom.mcp.watches import MAX_WATCHES
+from postroom.store.protocol import RenewEpoch
 from tests.mcp.harness import MODES, Harness, ask, played
 
 # The older revision is served for as long as hosts speak it.
@@ -100,7 +101,7 @@ def test_new_mail_is_reported_to_listeners() -> None:
 def test_watching_goes_on_after_the_room_was_restored() -> None:
     async def story(harness: Harness) -> None:
         async with harness.client("bob") as bob, bob.listen(resource_subscriptions=["inbox://bob"]) as received:
-            harness.room.core.store.renew_epoch()
+            harness.room.core.store.commit([RenewEpoch()])
             harness.room.mailbox("ann").send("bob", "after")
             assert "inbox://bob" == (await anext(received)).uri  # type: ignore[union-attr]
 

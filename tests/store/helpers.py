@@ -11,13 +11,13 @@ from typing import Any
 import apsw
 
 from postroom.store.sqlite.store import SqliteStore
-from tests.letters import BOOT
+from tests.letters import BOOT, BootClock
 
 
 @contextmanager
-def opened(path: Path | str, **settings: Any) -> Iterator[SqliteStore]:
+def opened(path: Path | str, boot: str = BOOT, **settings: Any) -> Iterator[SqliteStore]:
     """The room at this path, closed afterwards."""
-    store = SqliteStore(path, **{"boot": BOOT, **settings})
+    store = SqliteStore(path, clock=BootClock(boot), **settings)
     try:
         yield store
     finally:

@@ -13,11 +13,11 @@ from postroom.store.address import open_store
 from postroom.store.protocol import Store
 from postroom.store.sqlite.memory import MemoryStore
 from postroom.store.sqlite.store import SqliteStore
-from tests.letters import BOOT, ids, send
+from tests.letters import BOOT, BootClock, ids, send
 
 
 def opened(address: Any) -> Store:
-    return open_store(address, boot=BOOT, durable=True, busy_timeout=1.0)
+    return open_store(address, clock=BootClock(BOOT), durable=True, busy_timeout=1.0)
 
 
 def test_memory_is_a_room_of_its_own() -> None:

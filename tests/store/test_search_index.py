@@ -67,7 +67,7 @@ def test_nobody_pays_for_an_index_that_nobody_needs(path: Path) -> None:
     with opened(path, durable=False) as store:
         say(store, 0, 50)
         assert all_found(store, 50)
-        assert store.keep_index() == 0
+        assert store.trim().indexed == 0
     assert not list(path.parent.glob("*.search*"))
 
 
@@ -76,7 +76,7 @@ def test_its_files_are_for_their_owner_alone(path: Path) -> None:
     try:
         with opened(path, durable=False) as store:
             say(store, 0, 200)
-            assert store.keep_index() == 200
+            assert store.trim().indexed == 200
             made = {file.name: mode(file) for file in path.parent.glob("*.search*")}
     finally:
         os.umask(before)
@@ -92,7 +92,7 @@ def test_a_search_that_meets_a_long_past_adds_some_of_it_and_scans_the_rest(path
         assert in_index(path) == search.FILLS * search.SLICE == 4096
         assert all_found(store, 6000)
         assert in_index(path) == 5120  # the rest may wait
-        assert store.keep_index() == 6000 - 5120
+        assert store.trim().indexed == 6000 - 5120
         assert all_found(store, 6000)
 
 
@@ -163,16 +163,16 @@ def test_senders_of_single_letters_keep_it_up_too(path: Path) -> None:
 def test_a_search_during_an_index_update_does_without_the_index(path: Path) -> None:
     with opened(path, durable=False) as store:
         say(store, 0, 200)
-        store.keep_index()
+        store.trim()
         say(store, 200, MANY + 200)
         before = in_index(path)
         with WriterLock(Path(f"{path}.search.lock"), 0):
-            assert store.keep_index() == 0
+            assert store.trim().indexed == 0
             assert all_found(store, MANY + 200)
             for n in range(MANY + 200, MANY + 500):
                 say(store, n, n + 1)
         assert in_index(path) == before < 1000
-        assert store.keep_index() > 0
+        assert store.trim().indexed > 0
 
 
 def test_large_letters_are_added_few_at_a_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_large_letters_are_added_few_at_a_time(path: Path, monkeypatch: pytest.M
     with opened(path, durable=False) as store:
         say(store, 0, 5, text="word " * 500)
         assert store.connection().index.fill() == 1
-        assert store.keep_index() == 4
+        assert store.trim().indexed == 4
         assert all_found(store, 5)
 
 
@@ -238,7 +238,7 @@ def test_a_damaged_index_is_made_again_and_hides_nothing(
     file = Path(f"{path}.search")
     with opened(path, durable=False) as store:
         say(store, 0, 130)
-        store.keep_index()
+        store.trim()
         if while_open and damage in {"empty", "cut", "garbled", "text"}:
             store.connection().index.close()  # who holds the old file open has a right to it
         if not while_open:
@@ -248,7 +248,7 @@ def test_a_damaged_index_is_made_again_and_hides_nothing(
         assert all_found(store, 130)
         say(store, 130, 260)
         assert all_found(store, 260)
-        store.keep_index()
+        store.trim()
         assert in_index(path) == 260
         assert all_found(store, 260)
 
@@ -257,13 +257,13 @@ def test_a_damaged_index_is_made_again_and_hides_nothing(
 def test_it_may_be_deleted_at_any_time_while_others_use_it(path: Path, small: None, also: tuple[str, ...]) -> None:
     with opened(path, durable=False) as one, opened(path, durable=False) as two:
         say(one, 0, 130)
-        one.keep_index()
+        one.trim()
         assert all_found(two, 130)
         for end in ("", *also):
             Path(f"{path}.search{end}").unlink()
         assert all_found(two, 130)
         say(one, 130, 260)
-        two.keep_index()
+        two.trim()
         assert all_found(one, 260)
         assert all_found(two, 260)
         assert in_index(path) == 260
@@ -281,7 +281,7 @@ def test_what_stands_in_its_place_is_not_written_to_and_stops_nobody(path: Path,
     with opened(path, durable=False) as store:
         for n in range(MANY):
             say(store, n, n + 1)
-        store.keep_index()
+        store.trim()
         assert all_found(store, MANY)
     assert not elsewhere.exists() or elsewhere.read_text() == "mine"
 
@@ -296,7 +296,7 @@ def test_a_disk_that_takes_no_index_stops_neither_search_nor_send(
         monkeypatch.setattr(search.Index, "_add", full)
         for n in range(MANY):
             say(store, n, n + 1)
-        assert store.keep_index() == 0
+        assert store.trim().indexed == 0
         assert all_found(store, MANY)
 
 
@@ -306,7 +306,7 @@ def test_an_index_that_fails_in_the_middle_of_a_search_hides_nothing(
 ) -> None:
     with opened(path, durable=False) as store:
         say(store, 0, 150)
-        store.keep_index()
+        store.trim()
         before = found(store, "word -w149", limit=limit)
         request = search.Index.candidates
 
@@ -320,7 +320,7 @@ def test_an_index_that_fails_in_the_middle_of_a_search_hides_nothing(
 def test_an_index_that_was_found_broken_is_not_kept(path: Path, small: None) -> None:
     with opened(path, durable=False) as store:
         say(store, 0, 40)
-        store.keep_index()
+        store.trim()
         held, file = store.connection().index, Path(f"{path}.search")
         upto = held.upto()
         DAMAGE["broken words"](file)
@@ -336,7 +336,7 @@ def test_the_index_is_asked_on_until_enough_is_found(path: Path, small: None) ->
             [post(letter(f"old{n}", subject="word", created_at=after(-86_400))) for n in range(3)],
         )
         say(store, 0, 150)
-        store.keep_index()
+        store.trim()
         for limit, expected in ((1, ["old2"]), (2, ["old2", "old1"]), (100, ["old2", "old1", "old0"])):
             assert found(store, "word before:1h", limit=limit) == expected
 
@@ -351,7 +351,7 @@ def test_an_index_of_letters_that_a_restored_room_does_not_have_is_made_again(pa
     shutil.copy(path, path.with_name("backup"))
     with opened(path) as store:
         say(store, 20, 40, text="lost")
-        store.keep_index()
+        store.trim()
         assert len(found(store, "lost")) == 20
     empty_log(path)
     shutil.copy(path.with_name("backup"), path)
@@ -362,7 +362,7 @@ def test_an_index_of_letters_that_a_restored_room_does_not_have_is_made_again(pa
             say(store, first, first + more)
             assert found(store, "lost") == []
             assert all_found(store, first + more)
-            store.keep_index()
+            store.trim()
             assert all_found(store, first + more)
 
 
@@ -373,7 +373,7 @@ def test_the_index_of_another_room_is_made_again_though_its_letters_have_the_sam
     for place, text in ((path, "word"), (other, "stranger")):
         with opened(place) as store:
             say(store, 0, 20, text)
-            store.keep_index()
+            store.trim()
         empty_log(Path(f"{place}.search"))
     shutil.copy(f"{other}.search", f"{path}.search")
     with opened(path) as store:
@@ -384,13 +384,13 @@ def test_the_index_of_another_room_is_made_again_though_its_letters_have_the_sam
 def test_an_index_outlives_the_deletion_of_the_letter_it_ends_with(path: Path, small: None) -> None:
     with opened(path) as store:
         say(store, 0, 20)
-        store.keep_index()
+        store.trim()
         made = Path(f"{path}.search").stat().st_ino
         ack(store, held(store, "m19"))
         store.commit(forget(store.get(["m19"])["m19"].message))
         say(store, 20, 21)
         assert found(store, "word") == ["m20", *(f"m{n}" for n in range(18, -1, -1))]
-        assert store.keep_index() == 1
+        assert store.trim().indexed == 1
         assert Path(f"{path}.search").stat().st_ino == made
 
 
@@ -400,11 +400,11 @@ def test_an_index_that_is_mostly_about_the_past_is_made_again(
     monkeypatch.setattr(search, "SPARE", 5)
     with opened(path, durable=False) as store:
         say(store, 0, 40)
-        store.keep_index()
+        store.trim()
         for gone in store.letters(LetterQuery(limit=30)):
             ack(store, held(store, gone.message.id))
             store.commit(forget(gone.message))
-        assert store.keep_index() == 10
+        assert store.trim().indexed == 10
         assert in_index(path) == 10
         assert found(store, "word") == [f"m{n}" for n in range(39, 29, -1)]
 
@@ -414,21 +414,21 @@ def test_a_damaged_letter_is_set_aside_by_the_search_that_meets_it(path: Path, s
     with opened(path, durable=False) as store:
         say(store, 0, 9)
         if when == "after":
-            store.keep_index()
+            store.trim()
         with database(path) as room:
             room.execute("UPDATE letters SET body = replace(body, 'word', 'work') WHERE id IN ('m4', 'm8')")
-        store.keep_index()
+        store.trim()
         assert found(store, "-nothing") == ["m7", "m6", "m5", "m3", "m2", "m1", "m0"]
         assert store.quarantined() == (["m4", "m8"] if when == "after" else ["m8"])  # one not in it is not met
         say(store, 9, 20)
-        store.keep_index()
+        store.trim()
         assert found(store, "w19") == ["m19"]
 
 
 def test_a_false_index_shows_nothing_false(path: Path, small: None) -> None:
     with opened(path, durable=False) as store:
         say(store, 0, 10)
-        store.keep_index()
+        store.trim()
         with database(Path(f"{path}.search")) as held:
             held.execute("INSERT INTO words (rowid, said) VALUES (3, 'invented \ue001'), (999, 'invented \ue001')")
         assert found(store, "invented", None) == []

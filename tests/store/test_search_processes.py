@@ -48,7 +48,7 @@ def test_an_index_whose_maker_was_killed_is_whole(tmp_path: Path) -> None:
         with opened(path) as store:
             assert len(store.search(read_query("common", NOW), None, 1000)) == 300
             assert names(store.search(read_query("w7", NOW), "bob", 10)) == ["m7"]
-            store.keep_index()
+            store.trim()
             assert names(store.search(read_query("w299", NOW), "bob", 10)) == ["m299"]
         with database(Path(f"{path}.search")) as held:
             assert held.pragma("integrity_check") == "ok"

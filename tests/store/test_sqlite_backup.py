@@ -12,7 +12,7 @@ from postroom import BadStore, Conflict, Invalid, StoreFailing
 from postroom.model.query import LetterQuery
 from postroom.store.sqlite import backup
 from postroom.store.sqlite.store import SqliteStore
-from tests.letters import letter, post
+from tests.letters import BootClock, letter, post
 from tests.store.helpers import database, mode, opened
 from tests.store.workers import WorkerPool, promises, send_for_ever
 
@@ -95,7 +95,7 @@ class Careless(SqliteStore):
 
 
 def test_the_audit_finds_a_copy_that_forgets_the_log(tmp_path: Path) -> None:
-    store = Careless(tmp_path / "room.db", boot="boot-1")
+    store = Careless(tmp_path / "room.db", clock=BootClock())
     store.commit([post(letter("m1"))])
     store.backup(tmp_path / "copy.db", overwrite=False, progress=None)
     store.close()

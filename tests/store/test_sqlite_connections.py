@@ -16,11 +16,12 @@ import postroom
 from postroom.errors import Damaged, PostroomError, StoreBusy, StoreFailing
 from postroom.model.delivery import State
 from postroom.model.query import Query
+from postroom.store.protocol import RenewEpoch
 from postroom.store.sqlite.connection import translate
 from postroom.store.sqlite.lock import WriterLock
 from postroom.store.sqlite.store import SqliteStore
 from postroom.store.sqlite.wal import Log
-from tests.letters import ids, letter, note, post, send
+from tests.letters import BootClock, ids, letter, note, post, send
 from tests.renaming import rename
 from tests.store.helpers import database, descriptors, opened
 
@@ -100,7 +101,7 @@ def test_another_programs_transaction_makes_the_room_busy(store: SqliteStore) ->
     store.commit([note(1), note(2, revision=1)])
     with database(store.path) as stranger:
         stranger.execute("BEGIN IMMEDIATE")
-        for write in (lambda: send(store, "m1"), store.renew_epoch, lambda: store.trim_changes(1)):
+        for write in (lambda: send(store, "m1"), lambda: store.commit([RenewEpoch()]), lambda: store.trim(1)):
             with pytest.raises(StoreBusy, match="another program"):
                 write()
     send(store, "m1")
@@ -173,7 +174,7 @@ def test_a_failed_opening_leaves_nothing_open(tmp_path: Path) -> None:
 
 def test_a_closed_store_leaves_nothing_open_and_can_be_used_again(tmp_path: Path) -> None:
     before = descriptors()
-    store = SqliteStore(tmp_path / "room.db", boot="boot-1")
+    store = SqliteStore(tmp_path / "room.db", clock=BootClock())
     send(store, "m1")
     store.close()
     assert descriptors() == before
@@ -282,8 +283,7 @@ def test_a_name_that_was_known_and_is_another_agents_by_now_takes_none_of_its_ma
         rename(elsewhere, "bob", "robert")
         elsewhere.mailbox("ann").send("robert", "second")
 
-        moment = here.core.now()
-        found = here.core.store.offered(_offers_to("bob", moment.wall), moment)
+        found = here.core.store.find(_offers_to("bob", here.core.now().wall))
 
     assert not found
 

@@ -20,7 +20,7 @@ from postroom.store.protocol import Move, Post, Posted, Store, Write, waiting_le
 from postroom.store.sqlite import writes as sqlite_writes
 from postroom.store.sqlite.store import SqliteStore
 from postroom.store.sqlite.writes import WRONG
-from tests.letters import BOOT, NOW, ack, bury, forget, held, ids, letter, post, read, send
+from tests.letters import BOOT, NOW, BootClock, ack, bury, forget, held, ids, letter, post, read, send
 from tests.renaming import rename
 from tests.store.helpers import database, opened
 
@@ -30,9 +30,9 @@ PLACES = pytest.mark.parametrize(("to", "limit"), [("bob", "quota"), ("bob@far",
 @pytest.fixture(params=["sqlite", "chipset"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     if request.param == "sqlite":
-        made: Store = SqliteStore(tmp_path / "room.db", boot=BOOT, durable=False)
+        made: Store = SqliteStore(tmp_path / "room.db", clock=BootClock(BOOT), durable=False)
     else:
-        made = FileStore(tmp_path / "mail", layout_named(request.param), boot=BOOT, durable=False)
+        made = FileStore(tmp_path / "mail", layout_named(request.param), clock=BootClock(BOOT), durable=False)
     yield made
     made.close()
 
@@ -122,7 +122,7 @@ class Dropping(SqliteStore):
 
 @PLACES
 def test_a_store_that_drops_mail_to_make_room_is_found(tmp_path: Path, to: str, limit: str) -> None:
-    store = Dropping(tmp_path / "room.db", boot=BOOT, durable=False)
+    store = Dropping(tmp_path / "room.db", clock=BootClock(BOOT), durable=False)
     with pytest.raises(AssertionError, match="one takes more than half"):
         flood(store, to, limit)
     store.close()

@@ -19,7 +19,7 @@ from postroom.store.sqlite import ground
 from postroom.store.sqlite.connection import check_library
 from postroom.store.sqlite.schema import STEPS
 from postroom.store.sqlite.store import SqliteStore
-from tests.letters import BOOT, held, ids, letter, post, send
+from tests.letters import BOOT, BootClock, held, ids, letter, post, send
 from tests.store.helpers import database, empty_log, mode, opened
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can do this")
@@ -27,7 +27,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can do this")
 
 def refused(path: Path) -> PostroomError:
     with pytest.raises(PostroomError) as error:
-        SqliteStore(path, boot=BOOT)
+        SqliteStore(path, clock=BootClock(BOOT))
     return error.value
 
 

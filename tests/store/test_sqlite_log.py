@@ -126,7 +126,7 @@ def test_after_a_failed_sync_the_next_writer_makes_the_log_whole_first(tmp_path:
         assert ids(other, Query(order="age")) == ["m1", "m2", "m3"]
 
 
-@pytest.mark.parametrize("write", ["commit", "barrier", "renew_epoch", "trim_changes"])
+@pytest.mark.parametrize("write", ["commit", "barrier", "trim"])
 def test_the_store_refuses_writes_until_the_log_is_whole(tmp_path: Path, disk: Disk, write: str) -> None:
     with opened(tmp_path / "room.db", busy_timeout=0.01) as store:
         disk.failures = 1
@@ -135,8 +135,7 @@ def test_the_store_refuses_writes_until_the_log_is_whole(tmp_path: Path, disk: D
         writes: dict[str, Callable[[], object]] = {
             "commit": lambda: store.commit([post(letter("m2"))]),
             "barrier": lambda: store.commit(()),
-            "renew_epoch": store.renew_epoch,
-            "trim_changes": lambda: store.trim_changes(1),
+            "trim": lambda: store.trim(1),
         }
         again = writes[write]
 

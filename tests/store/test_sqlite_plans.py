@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from postroom.model.delivery import State
@@ -11,9 +9,8 @@ from postroom.model.message import Priority
 from postroom.model.query import LetterQuery, Query
 from postroom.store.sqlite import queries
 from postroom.store.sqlite.queries import Statement
-from postroom.store.sqlite.rows import Row
 from postroom.store.sqlite.store import SqliteStore
-from tests.letters import NOW, ids, moment, read, send
+from tests.letters import NOW, moment
 
 UNREAD = (State.UNREAD,)
 
@@ -44,9 +41,8 @@ NARROW = Query(
     [
         pytest.param(queries.find(CHECK), "deliveries_unread", id="check"),
         pytest.param(queries.find(INBOX), "deliveries_unread", id="inbox"),
-        pytest.param(queries.find_apart(CLAIM)[0], "deliveries_unread", id="claim unread"),
-        pytest.param(queries.find_apart(CLAIM)[1], "deliveries_unread", id="claim read"),
-        pytest.param(queries.find_apart(NARROW)[0], "deliveries_unread", id="narrow claim"),
+        pytest.param(queries.find_offered(CLAIM), "deliveries_unread", id="claim"),
+        pytest.param(queries.find_offered(NARROW), "deliveries_unread", id="narrow claim"),
         pytest.param(queries.count(CHECK, "priority"), "deliveries_unread", id="count"),
         pytest.param(queries.find(Query(mailbox="bob", states=(State.DEAD,))), "deliveries_dead", id="dead"),
         pytest.param(
@@ -67,7 +63,8 @@ NARROW = Query(
         ),
         pytest.param(queries.overdue(moment(), [1, 2], 9), "deliveries_held", id="overdue"),
         pytest.param(queries.overdue(moment(), None, 9), "deliveries_queued", id="overdue anywhere"),
-        pytest.param(queries.next_timer(moment(), [1]), "deliveries_later", id="next timer"),
+        pytest.param(queries.next_timer(moment(), [1], 60), "deliveries_later", id="next timer"),
+        pytest.param(queries.next_timer(moment(), [1], 60), "expiring (expires_at>? AND", id="next expiry"),
     ],
 )
 def test_a_frequent_question_is_answered_from_its_index(
@@ -81,27 +78,11 @@ def test_a_frequent_question_is_answered_from_its_index(
 
 @pytest.mark.parametrize(
     "statement",
-    [queries.find(CHECK), queries.find(INBOX), queries.find_apart(CLAIM)[0], queries.find_apart(CLAIM)[1]],
-    ids=["check", "inbox", "claim unread", "claim read"],
+    [queries.find(CHECK), queries.find(INBOX), queries.find_offered(CLAIM)],
+    ids=["check", "inbox", "claim"],
 )
 def test_an_inbox_is_read_in_the_order_of_its_index(store: SqliteStore, statement: Statement) -> None:
     assert not any(step.startswith("USE TEMP") for step in plan(store, statement))
-
-
-def test_a_letter_read_between_two_halves_of_an_answer_is_found_once(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    delivery = send(store, "m1")
-    answer, unread = store.query, iter([delivery])
-
-    def interrupted(sql: str, values: list[Any]) -> list[Row]:
-        found = answer(sql, values)
-        for waiting in unread:
-            read(store, waiting)
-        return found
-
-    monkeypatch.setattr(store, "query", interrupted)
-    assert ids(store, CLAIM) == ["m1"]
 
 
 def test_unread_mail_is_counted_without_touching_it(store: SqliteStore) -> None:

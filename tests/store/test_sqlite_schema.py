@@ -141,7 +141,7 @@ def test_opening_a_room_again_in_the_same_boot_changes_nothing(path: Path) -> No
     with opened(path) as store:
         assert (store.cursor().store, store.cursor().epoch) == (before.store, before.epoch)
         assert held(store, "m1").lease == lease(60)
-        assert store.overdue(moment(), None, 9) == []
+        assert store.overdue(moment(), None, 9).found == []
 
 
 def test_a_new_boot_begins_a_new_epoch_and_ends_all_leases(path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_new_boot_begins_a_new_epoch_and_ends_all_leases(path: Path) -> None:
         after = store.cursor()
         assert (after.store, after.number) == (before.store, before.number + 1)
         assert after.epoch != before.epoch
-        (lapsed,) = store.overdue(moment(0, "boot-2"), ["bob"], 9)
+        (lapsed,) = store.overdue(moment(0, "boot-2"), ["bob"], 9).found
         assert lapsed.delivery.state is State.CLAIMED
     with opened(path, boot="boot-2") as store:
         assert store.cursor() == after

@@ -23,7 +23,7 @@ from postroom.store.protocol import Move, Plan, Post, Posted, Write
 from postroom.store.sqlite import lock
 from postroom.store.sqlite.store import SqliteStore
 from tests.coverage import nothing_counted
-from tests.letters import BOOT, held, lease, letter, post
+from tests.letters import BOOT, BootClock, held, lease, letter, post
 
 PATIENCE = 60.0  # seconds; only a process that hangs takes this long
 SPAWN = multiprocessing.get_context("spawn")
@@ -78,7 +78,7 @@ def promises(folder: Path) -> list[str]:
 
 def enter(folder: Path, line: Barrier, kind: type[SqliteStore]) -> SqliteStore:
     line.wait(PATIENCE)
-    store = kind(folder / "room.db", boot=BOOT)
+    store = kind(folder / "room.db", clock=BootClock(BOOT))
     if isinstance(store, Forgetful):
         store.meeting = line
     return store
@@ -126,7 +126,7 @@ def claim_all(folder: Path, name: str, line: Barrier, kind: type[SqliteStore]) -
 
 def send_for_a_while(folder: Path, name: str, line: Barrier, kind: type[SqliteStore]) -> None:
     """Send for a second, write down how many."""
-    store = kind(folder / "room.db", boot=BOOT)
+    store = kind(folder / "room.db", clock=BootClock(BOOT))
     line.wait(PATIENCE)
     end, number = time.monotonic() + 1.0, 0
     while time.monotonic() < end:

@@ -18,7 +18,7 @@ from ..model.names import ANY, AT, at_system, fold, system_of
 from ..model.query import Query
 from ..model.record import CARD, GUARD
 from ..policy.admission import check_guard, without_letter
-from ..store.protocol import FEW, check_space, waiting_letters
+from ..store.protocol import FEW, check_space, record_keys, waiting_letters
 from . import outbox
 from .names import current_name, is_sent_by, names_of, renamed_error
 
@@ -81,7 +81,7 @@ def _check_guards(core: Core, post: Post, *, ask: bool) -> dict[str, str]:
     mailboxes = [sender, *(delivery.mailbox for delivery in post.deliveries), *post.copies]
     # One query for all guards is cheaper than one for each member of a large scope.
     if len(mailboxes) > FEW:
-        guards = set(core.store.keys(GUARD))
+        guards = set(record_keys(core.store, GUARD))
         mailboxes = [name for name in mailboxes if name in guards] if guards else []
     gone: dict[str, str] = {}
     for mailbox in mailboxes:

@@ -32,7 +32,7 @@ from ..model.query import Query
 from ..model.record import BEAT, CARD, GUARD, MEMBER, SCOPE
 from ..model.values import check_label, check_line, check_object, check_text
 from ..policy.routing import is_routable, presence
-from ..store.protocol import Move, Put, all_names
+from ..store.protocol import Move, Put, all_names, record_keys
 from . import names as core_names
 from . import task_index
 from .core import change_record, commit, find_record, find_value, put_record, values_of
@@ -241,7 +241,7 @@ class RecordHeartbeats(Verb, kw_only=True):
             changed["poll_interval"] = self.poll_interval
 
         def plan() -> tuple[Sequence[Write], list[str]]:
-            cards = set(core.store.keys(CARD))
+            cards = set(record_keys(core.store, CARD))
             # One query for all, because a link may beat for a thousand agents.
             beats = {record.key: record for record in core.store.records(BEAT)}
             writes = []
@@ -338,7 +338,7 @@ def registered_agents(core: Core, *, gone: bool = False) -> list[Agent]:
 
 def _unregistered(core: Core) -> list[Agent]:
     """Return the mailboxes of this room that wrote or were written to, and for which nobody registered."""
-    moment, cards = core.now(), set(core.store.keys(CARD))
+    moment, cards = core.now(), set(record_keys(core.store, CARD))
     names = [name for name in all_names(core.store) if name not in cards and AT not in name]
     return [
         Agent(
@@ -580,7 +580,7 @@ class DeleteScope(MailboxVerb, kw_only=True):
         def plan() -> Sequence[Write]:
             writes: list[Write] = [Put(record=replace(held, value=None)) for held in core.store.records(SCOPE, id)]
             # In the commit of the deletion: a broadcast finds the scope with all its members, or none.
-            for name in core.store.keys(MEMBER + id):
+            for name in record_keys(core.store, MEMBER + id):
                 for held in core.store.records(CARD, name):
                     card = convert(held.value, Card)
                     left = replace(card, scopes=tuple(scope for scope in card.scopes if scope != id))
@@ -607,13 +607,13 @@ class GetScope(Verb, kw_only=True):
 
     def run(self, core: Core, _principal: Principal) -> ScopeWithMembers:
         scope = find_scope(core, self.scope_id)
-        return ScopeWithMembers(scope, sorted(core.store.keys(MEMBER + scope.id)))
+        return ScopeWithMembers(scope, sorted(record_keys(core.store, MEMBER + scope.id)))
 
 
 def find_scope(core: Core, id: str) -> ScopeCard:
     """Return a scope that was created or has members; Missing if there is none."""
     made = find_value(core, SCOPE, check_scope(id, "scope_id"), ScopeCard)
-    if made is None and not core.store.keys(MEMBER + id):
+    if made is None and not record_keys(core.store, MEMBER + id):
         raise Missing(f"there is no scope {id!r}", field="scope")
     return made or ScopeCard(id=id, created_at=core.now().wall)
 

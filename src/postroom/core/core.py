@@ -93,7 +93,7 @@ class Core(Struct, frozen=True):
 
     def new_id(self, sender: str) -> str:
         """Return an id for a new letter: the store's own if its layout prescribes one, else a generated one."""
-        return self.store.fresh_id(sender) or self.ids.message()
+        return self.ids.message() if self.store.fresh_id is None else self.store.fresh_id(sender)
 
 
 # Records: small named values with a revision. Read and write one inside a plan, so that no writer comes between.

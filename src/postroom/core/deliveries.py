@@ -37,11 +37,8 @@ _PROCESS_SUFFIX = r"\(process (\d+)\)$"  # how a mailbox names the holder of its
 
 def find_offered(core: Core, query: Query, moment: Moment, mailbox: str) -> list[Found]:
     """Return the deliveries that the mailbox offers now, after its timers were applied."""
-    found = core.store.offered(query, moment)
-    if found is None:
-        apply_timers(core, moment, (mailbox,))
-        found = core.store.find(query)
-    return found
+    apply_timers(core, moment, (mailbox,))
+    return core.store.find(query)
 
 
 def move_found(
@@ -85,7 +82,7 @@ def apply_timers(
 
     def plan() -> Sequence[Write]:
         writes: list[Write] = []
-        for found in core.store.overdue(moment, mailboxes, SLICE):
+        for found in core.store.overdue(moment, mailboxes, SLICE).found:
             after = retry.catch_up(found.delivery, moment, core.limits)
             if after is not None:
                 delivery, action = after
@@ -97,7 +94,7 @@ def apply_timers(
         return writes
 
     # In slices, so that no commit is long. Stop when a slice moved nothing: another process did the work.
-    while slices != 0 and core.store.overdue(moment, mailboxes, 1):
+    while slices != 0 and core.store.overdue(moment, mailboxes, 1).found:
         slices = None if slices is None else slices - 1
         moved = sum(done.values())
         core.store.commit(plan)

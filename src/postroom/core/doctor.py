@@ -102,7 +102,7 @@ def _write_and_read(core: Core, _caller: Principal, _repair: bool) -> Iterator[F
 def _leases(core: Core, _caller: Principal, repair: bool) -> Iterator[Finding]:
     """Check for leases that have run out, and for leases of processes that are gone."""
     moment = core.now()
-    overdue = core.store.overdue(moment, None, MANY)
+    overdue = core.store.overdue(moment, None, MANY).found
     stale = [found for found in overdue if found.delivery.state is State.CLAIMED]
     text = f"{len(stale)}{'+' if len(overdue) == MANY else ''} claims have run out"
     if stale and repair:

@@ -16,7 +16,7 @@ from ..errors import PostroomError
 from ..model.codec import convert
 from ..model.record import DUE, OPEN_ESCALATION
 from ..model.task import Due, Escalation
-from ..store.protocol import outgoing
+from ..store.protocol import outgoing, record_keys
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -52,7 +52,7 @@ def do_some(core: Core) -> None:
 def _look(core: Core, moment: Moment) -> tuple[datetime | None, bool]:
     """Do a share of what is due; return when the next task or escalation is due, and whether anything was done."""
     now, done = moment.wall, 0
-    if core.store.overdue(moment, None, 1):
+    if core.store.overdue(moment, None, 1).found:
         from .deliveries import apply_timers  # noqa: PLC0415 - nothing is due at most looks
 
         done += sum(apply_timers(core, moment, None, slices=1).values())
@@ -81,7 +81,7 @@ def _deadlines(core: Core, moment: Moment) -> dict[str, datetime]:
 
     A look reads MOST_READ more at most. Looks of other seconds begin elsewhere: a command looks only once.
     """
-    known, letters = core.next_look.deadlines, core.store.keys(DUE)
+    known, letters = core.next_look.deadlines, record_keys(core.store, DUE)
     new = [letter for letter in letters if letter not in known]
     if len(new) > MOST_READ:
         start = int(moment.steady) * MOST_READ % len(new)

@@ -34,7 +34,7 @@ from ..model.record import MEMBER, SPENT, spent_key
 from ..model.thread import conversation_of, general_scope
 from ..policy import admission
 from ..policy.admission import HOUR, MINUTE, check_expiry, is_within, too_crowded, too_fast
-from ..store.protocol import FEW, Move, Post, first_sent, vouched
+from ..store.protocol import FEW, Move, Post, first_sent, record_keys, vouched
 from . import addressing, inbox, outbox, presentation, task_index
 from . import names as core_names
 from . import peers as core_peers
@@ -504,7 +504,7 @@ def _resolve_mailboxes(
     excluded = [meant(check_agent(name, "exclude"), human) for name in as_list(draft.exclude or (), "exclude")]
     # Named recipients have their own delivery already: nobody gets a letter twice.
     left_out = {fold(name) for name in (message.sender, *excluded, *(name for name, _ in named))}
-    members = [name for scope in scopes for name in core.store.keys(MEMBER + scope)]
+    members = [name for scope in scopes for name in record_keys(core.store, MEMBER + scope)]
     members = [name for name in dict.fromkeys(members) if fold(name) not in left_out]
     if not members and not named:
         raise UnknownAgent(

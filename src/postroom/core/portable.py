@@ -52,7 +52,7 @@ from ..model.report import BackupReport, Progress
 from ..model.task import Due, Escalation, TaskStatus
 from ..model.thread import STATUSES, TYPES, ConversationRecord
 from ..model.values import check_line, check_object, check_text, check_time, read_json
-from ..store.protocol import Introduce, Post, Put, Rename, all_names, vouched
+from ..store.protocol import Introduce, Post, Put, Rename, RenewEpoch, all_names, record_keys, vouched
 from .agents import CARD_FIELDS, check_card
 from .compose import LONGEST_SUBJECT, compose, draft_of, encode_within_limit
 from .core import Core
@@ -104,7 +104,7 @@ class Export(Verb, kw_only=True):
 
 def _exported(core: Core, tell: Progress) -> Iterator[bytes]:
     total = len(core.store.names()) + core.store.count(LetterQuery(), by="all")
-    total += sum(len(core.store.keys(kind)) for kind in record_kinds(core))
+    total += sum(len(record_keys(core.store, kind)) for kind in record_kinds(core))
     yield encode({"postroom": FORMAT, "room": core.store.cursor().store, "lines": total})
     done = 0  # counted anew: the room may have changed since the head was written
     for done, line in enumerate(_lines(core), start=1):
@@ -186,9 +186,9 @@ class Import(Verb, kw_only=True):
                 slice = []
                 report(number, total and max(number, total))
         core.store.commit(slice)
-        core.store.commit([Put(record=replace(record, value=None)) for record in core.store.records(IMPORT)])
+        done = [Put(record=replace(record, value=None)) for record in core.store.records(IMPORT)]
         # Cursors of before the import would skip what came in.
-        core.store.renew_epoch()
+        core.store.commit([*done, RenewEpoch()])
         report(total, total)
         return Imported(letters=taken[Post], records=taken[Put], names=taken[Introduce])
 

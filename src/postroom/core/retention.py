@@ -73,18 +73,22 @@ class SweepRoom(Verb, kw_only=True):
         given_up = give_up_old(core, moment.wall)
         climbed = climb_overdue(core, moment.wall)  # before its letters could be purged
         forget_closed(core, moment.wall)
+        archived = _archive(core, moment.wall, archive_cutoff(moment.wall, core.limits), tell)
+        purged = _purge(core, moment.wall, *_retention(core, moment.wall), tell)
+        forgotten, overdue = _forget_memories(core, moment.wall), report_overdue(core, moment.wall)
+        done = core.store.trim(core.limits.retain_changes)
         return Sweep(
             lapsed=time_did.get("lapse", 0),
             delivered=time_did.get("deliver", 0),
             expired=time_did.get("expire", 0),
             buried=time_did.get("bury", 0) + given_up,
-            archived=_archive(core, moment.wall, archive_cutoff(moment.wall, core.limits), tell),
-            purged=_purge(core, moment.wall, *_retention(core, moment.wall), tell),
-            forgotten=_forget_memories(core, moment.wall),
-            trimmed=core.store.trim_changes(core.limits.retain_changes),
+            archived=archived,
+            purged=purged,
+            forgotten=forgotten,
+            trimmed=done.changes,
             climbed=climbed,
-            overdue=report_overdue(core, moment.wall),
-            indexed=core.store.keep_index(),
+            overdue=overdue,
+            indexed=done.indexed,
         )
 
 

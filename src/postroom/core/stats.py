@@ -18,6 +18,7 @@ from ..model.names import check_id
 from ..model.query import LetterQuery, Query, Tally
 from ..model.record import CARD, FORGOTTEN, Cursor
 from ..model.report import AgentFlow, Flow, Stats, Trace, stop_of, with_audit
+from ..store.protocol import record_keys
 from . import alerts, outbox, task_index
 from . import deliveries as core_deliveries
 from .addressing import routed_to, without_copy
@@ -82,7 +83,7 @@ class RoomStats(Verb, kw_only=True):
             states=states,
             unread={priority: sum(tally.unread[priority] for tally in tallies) for priority in Priority},
             oldest_unread_at=min((t.oldest_unread_at for t in tallies if t.oldest_unread_at), default=None),
-            agents=len(core.store.keys(CARD)),
+            agents=len(record_keys(core.store, CARD)),
             quarantined=len(core.store.quarantined()),
             mailboxes=tuple(tallies),
             rates=alerts.rates(core),

@@ -133,7 +133,7 @@ def known_tasks(core: Core, mailbox: str) -> list[TaskStatus]:
     Without a mailbox, return every task of the room once: giver and receiver each have a record of it.
     """
     if not mailbox:
-        found = (convert(record.value, TaskStatus) for record in core.store.records_under(TASKS))
+        found = (convert(record.value, TaskStatus) for record in core.store.records(TASKS, prefix=True))
         return list({task.letter: task for task in found}.values())
     scheduled = Query(mailbox=mailbox, states=(State.QUEUED,), kinds=(TASK,), order="age")
     hidden = {

@@ -12,6 +12,7 @@ from ..model.message import Template, filled, places_in
 from ..model.names import check_kind, check_name
 from ..model.record import TEMPLATE
 from ..model.values import check_line, check_text
+from ..store.protocol import record_keys
 from .compose import LONGEST_SUBJECT, LetterFields, check_priority, check_texts
 from .core import change_record, find_value, values_of
 from .messages import Receipt, send_one
@@ -111,7 +112,7 @@ def _find(core: Core, name: Any) -> Template:
     """Return the template of this name, or raise Missing with the names that exist."""
     found = find_value(core, TEMPLATE, check_name(name, "template"), Template)
     if found is None:
-        names = core.store.keys(TEMPLATE)
+        names = record_keys(core.store, TEMPLATE)
         hint = f"there are {', '.join(names[:10])}" if names else "there are none yet; save one first"
         raise Missing(f"there is no template {name!r}", field="template", hint=hint)
     return found

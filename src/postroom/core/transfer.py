@@ -43,7 +43,7 @@ from ..model.record import (
 )
 from ..model.report import Progress
 from ..model.task import TaskStatus
-from ..store.protocol import Introduce, Move, Post, Put, Rename, spelling_of, vouched
+from ..store.protocol import Introduce, Move, Post, Put, Rename, record_keys, spelling_of, vouched
 from .authorize import authorize
 from .core import Core
 from .portable import deliveries_of, letters_of, record_kinds, without_old_lease
@@ -187,8 +187,8 @@ class _Run:
         self._source, self._target = source.store, target.store
         self._kinds = record_kinds(source)
         self._boot = source.now().boot
-        self._came = set(self._target.keys(MOVED_HERE))
-        self._stayed = set(self._source.keys(MOVED_HERE))
+        self._came = set(record_keys(self._target, MOVED_HERE))
+        self._stayed = set(record_keys(self._source, MOVED_HERE))
         self._counts = dict.fromkeys(("letters", "states", "names", "records"), 0)
         self._refused: list[Refusal] = []
 

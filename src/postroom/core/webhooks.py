@@ -27,7 +27,7 @@ from ..model.record import ALERT_LOG, CALLS, WEBHOOK, alert_log_key
 from ..model.values import check_line
 from ..model.webhook import OpenCall, Webhook, read_target, secret_of
 from ..policy.webhook_targets import check_target
-from ..store.protocol import Put
+from ..store.protocol import Put, record_keys
 from . import alerts, names
 from .alerts import find_log
 from .core import change_record, commit, find_record, find_value, put_record, values_of
@@ -182,7 +182,7 @@ def _held(core: Core, id: Any) -> Record:
 
 
 def _check_space(core: Core) -> None:
-    if len(core.store.keys(WEBHOOK)) >= MOST:
+    if len(record_keys(core.store, WEBHOOK)) >= MOST:
         raise Invalid(f"there are {MOST} webhooks already", field="url", hint="postroom webhooks remove ID")
 
 

@@ -41,7 +41,7 @@ from ..model.names import BROADCAST, check_agent, check_scope, format_address, p
 from ..model.record import MAP_LINK, MEMBER
 from ..server.events import LoadedChanges, check_filter, events, wanted
 from ..server.requests import ForeignVerb, Milliseconds, time_of
-from ..store.protocol import first_sent, known_names, spelling_of
+from ..store.protocol import first_sent, known_names, record_keys, spelling_of
 from .methods import FILTER, LIMIT, JsonObject, map_method
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def reached(core: Core, sender: str, addressed: Sequence[str]) -> list[str]:
     for address in addressed:
         if address.startswith(BROADCAST):
             scope = address.removeprefix(BROADCAST)
-            names += [name for name in core.store.keys(MEMBER + scope) if not same_name(name, sender)]
+            names += [name for name in record_keys(core.store, MEMBER + scope) if not same_name(name, sender)]
     return list(dict.fromkeys(names))
 
 
@@ -155,7 +155,7 @@ def spelt(core: Core, name: str) -> str:
 
 def _has_others(core: Core, scope: str, sender: str) -> bool:
     """Return whether the scope has another member than the sender; Missing if there is no such scope."""
-    members = core.store.keys(MEMBER + check_scope(scope, "to.scope"))
+    members = record_keys(core.store, MEMBER + check_scope(scope, "to.scope"))
     if not members:
         core_agents.find_scope(core, scope)
     return any(not same_name(name, sender) for name in members)

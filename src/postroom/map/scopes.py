@@ -17,6 +17,7 @@ from ..formats.map import agent_record, cleaned, scope_record
 from ..model.names import check_scope
 from ..model.record import MEMBER
 from ..server.requests import ForeignVerb
+from ..store.protocol import record_keys
 from .methods import FILTER, KEPT_AS_GIVEN, METADATA, AgentVerb, JsonObject, PagedVerb, map_method
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class ListMembers(PagedVerb, kw_only=True):
     scope_id: Annotated[str, _SCOPE]
 
     def run(self, core: Core, _principal: Principal) -> dict[str, Any]:
-        shown, more = self.page(core.store.keys(MEMBER + find_scope(core, self.scope_id).id))
+        shown, more = self.page(record_keys(core.store, MEMBER + find_scope(core, self.scope_id).id))
         return {"members": shown, **more}
 
 
@@ -143,4 +144,4 @@ def _with_agent(core: Core, scope: ScopeCard, name: str) -> dict[str, Any]:
 
 
 def _record(core: Core, scope: ScopeCard) -> dict[str, Any]:
-    return scope_record(scope, core.store.keys(MEMBER + scope.id))
+    return scope_record(scope, record_keys(core.store, MEMBER + scope.id))

@@ -27,20 +27,20 @@ ADDRESS_RULE = (
 def open_store(
     address: str,
     *,
-    boot: str,
+    clock: Clock | None = None,
     durable: bool,
     busy_timeout: float,
     makes: bool = True,
-    clock: Clock | None = None,
 ) -> Store:
     """Open the store at this address, made if it does not exist; without `makes` its folder must exist."""
     scheme, rest = _parse(address)
     if scheme == "memory":
-        return _open_memory(rest, boot=boot, busy_timeout=busy_timeout)
+        return _open_memory(rest, clock=clock, busy_timeout=busy_timeout)
     if scheme == "files":
-        how = {"boot": boot, "durable": durable, "busy_timeout": busy_timeout, "makes": makes, "clock": clock}
-        return _open_files(rest, address, **how)
-    return _open_sqlite(rest, address, boot=boot, durable=durable, busy_timeout=busy_timeout)
+        return _open_files(rest, address, clock=clock, durable=durable, busy_timeout=busy_timeout, makes=makes)
+    from .sqlite.store import SqliteStore  # noqa: PLC0415 - see the docstring
+
+    return SqliteStore(_file(rest, address), clock=clock, durable=durable, busy_timeout=busy_timeout)
 
 
 def _parse(address: str) -> tuple[Literal["memory", "sqlite", "files"], str]:
@@ -58,18 +58,12 @@ def _parse(address: str) -> tuple[Literal["memory", "sqlite", "files"], str]:
     raise BadStore(f"{address!a} names no store that exists here", field="store", hint=ADDRESS_RULE)
 
 
-def _open_memory(rest: str, *, boot: str, busy_timeout: float) -> Store:
+def _open_memory(rest: str, *, clock: Clock | None, busy_timeout: float) -> Store:
     from .sqlite.memory import MemoryStore  # noqa: PLC0415 - see the docstring
 
     if rest:
         raise BadStore(f"memory: takes no name, got {rest!a}", field="store")
-    return MemoryStore(boot=boot, busy_timeout=busy_timeout)
-
-
-def _open_sqlite(path: str, address: str, *, boot: str, durable: bool, busy_timeout: float) -> Store:
-    from .sqlite.store import SqliteStore  # noqa: PLC0415 - see the docstring
-
-    return SqliteStore(_file(path, address), boot=boot, durable=durable, busy_timeout=busy_timeout)
+    return MemoryStore(clock=clock, busy_timeout=busy_timeout)
 
 
 def _open_files(rest: str, address: str, **how: Any) -> Store:

@@ -20,7 +20,7 @@ from ..errors import QuotaFull
 from ..model.delivery import COPIED, DURABLE, REDIRECTED, Delivery, State
 from ..model.message import Message
 from ..model.names import AT, system_of
-from ..model.query import LetterQuery, Query
+from ..model.query import Found, LetterQuery, Query
 from ..model.record import Record
 
 if TYPE_CHECKING:
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from ..clock import Clock
     from ..model.message import Priority
-    from ..model.query import Found, Group, Moment, Name, Tally
+    from ..model.query import Group, Moment, Name, Tally
     from ..model.record import Change, Cursor
     from ..model.report import Finding, Progress
     from ..model.search import SearchQuery
@@ -94,7 +95,11 @@ class Introduce(Struct, frozen=True):
     known: bool  # True if the agent wrote or registered, False if it was only written to
 
 
-Write: TypeAlias = Post | Move | Put | Forget | Rename | Introduce
+class RenewEpoch(Struct, frozen=True):
+    """A new epoch: every cursor given out before needs a resync."""
+
+
+Write: TypeAlias = Post | Move | Put | Forget | Rename | Introduce | RenewEpoch
 Plan: TypeAlias = Callable[[], Sequence[Write]]  # must be quick and never block: other writers wait for it
 
 
@@ -113,6 +118,20 @@ class Letter(Struct, frozen=True, gc=False):
 
     number: int
     message: Message
+
+
+class Overdue(Struct, frozen=True, gc=False):
+    """What time has done to deliveries, and what it will do next."""
+
+    found: list[Found]
+    next_in: float | None  # seconds until the next delivery becomes overdue or due for another try
+
+
+class Trimmed(Struct, frozen=True, gc=False):
+    """The result of one round of care."""
+
+    changes: int  # dropped
+    indexed: int  # letters that were added to the text index
 
 
 class Watch(Protocol):
@@ -139,10 +158,8 @@ class Store(Protocol):
 
     vouches: bool  # does no other program write here? Only then can `Message.proven` be trusted
     archives_by_sending: bool  # is settled mail archived by the time it was sent, not by when it was settled?
-
-    def fresh_id(self, sender: str) -> str | None:
-        """Return an id for a new letter, where the store names letters in its own way."""
-        ...
+    clock: Clock  # leases are measured by it: a store on another machine keeps that machine's time
+    fresh_id: Callable[[str], str] | None  # makes the id of a sender's new letter, where the store prescribes ids
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
         """Write all or nothing, durably, and return one Posted per Post.
@@ -190,29 +207,22 @@ class Store(Protocol):
         """
         ...
 
-    def keep_index(self) -> int:
-        """Bring the text index up to date, if there is one, and return how many letters were added."""
+    def overdue(
+        self, moment: Moment, mailboxes: Sequence[str] | None, limit: int, *, ahead: float = 0.0
+    ) -> Overdue:
+        """Return the deliveries that time must change: leases run out, mail now due, mail expired.
+
+        With `ahead`, also return when the next one will be, if that is at most so many seconds away.
+        """
         ...
 
-    def overdue(self, moment: Moment, mailboxes: Sequence[str] | None, limit: int) -> list[Found]:
-        """Return the deliveries that time must change: leases run out, mail now due, mail expired."""
-        ...
+    def records(
+        self, kind: str, key: str | None = None, *, prefix: bool = False, values: bool = True
+    ) -> list[Record]:
+        """Return the record with this key, or all records of this kind, by key.
 
-    def offered(self, query: Query, moment: Moment) -> list[Found] | None:
-        """Return what `find` returns, or None if anything in the query's mailbox is overdue: that comes first."""
-        ...
-
-    def next_timer(self, moment: Moment, mailboxes: Sequence[str]) -> float | None:
-        """Return the seconds until a delivery in these mailboxes becomes overdue or due for another try."""
-        ...
-
-    def records(self, kind: str, key: str | None = None) -> list[Record]: ...
-    def records_under(self, prefix: str) -> list[Record]:
-        """Return the records of every kind that begins with this text."""
-        ...
-
-    def keys(self, kind: str) -> list[str]:
-        """Return the keys of all records of a kind, without their values."""
+        With `prefix`, of every kind that begins like this. Without `values`, every value is None.
+        """
         ...
 
     def quarantined(self) -> list[str]:
@@ -234,12 +244,11 @@ class Store(Protocol):
         """Return the cursor of the latest change."""
         ...
 
-    def renew_epoch(self) -> None:
-        """Begin a new epoch: every cursor given out before needs a resync."""
-        ...
+    def trim(self, keep: int | None = None) -> Trimmed:
+        """Drop all but the newest `keep` changes (at least one; None: drop none), and fill the text index.
 
-    def trim_changes(self, keep: int) -> int:
-        """Drop all but the newest `keep` changes (at least one); older cursors then need a resync."""
+        Cursors older than the changes that are left need a resync.
+        """
         ...
 
     def watch(self, mailboxes: Sequence[str]) -> Watch: ...
@@ -314,6 +323,11 @@ def mailboxes_to_notify(writes: Sequence[Write], posted: Sequence[Posted]) -> se
         elif isinstance(write, Rename):
             notified.add(write.old)  # a process may still wait under the old name
     return notified
+
+
+def record_keys(store: Store, kind: str) -> list[str]:
+    """Return the keys of all records of a kind, without reading their values."""
+    return [record.key for record in store.records(kind, values=False)]
 
 
 def first_sent(store: Store, sender: str, key: str) -> Letter | None:

@@ -49,7 +49,7 @@ from ..model.names import BROADCAST, check_agent, check_id, check_scope, fold
 from ..model.query import Found, Query
 from ..model.record import MEMBER
 from ..policy.limits import archive_cutoff
-from ..store.protocol import spelling_of
+from ..store.protocol import record_keys, spelling_of
 from .message import MessagePriority, MessageType, aware, id_in, is_unread, message_of, type_of
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _folders() -> list[Path]:
 
 
 def _registered(core: Core, swarm: str) -> list[str]:
-    return core.store.keys(MEMBER + swarm)
+    return record_keys(core.store, MEMBER + swarm)
 
 
 # Finding letters

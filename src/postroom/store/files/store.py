@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
-from ...clock import SystemClock
 from ...errors import BadStore, Damaged, StoreFailing, UnknownMessage, Unreadable
 from ...model.codec import encode
 from ..sqlite import ground, rows
@@ -71,17 +70,15 @@ class FileStore(SqliteStore):
         root: ground.Place,
         layout: Layout,
         *,
-        boot: str,
+        clock: Clock | None = None,
         durable: bool = True,
         busy_timeout: float = 30.0,
         makes: bool = True,
-        clock: Clock | None = None,
     ) -> None:
         """Open the room in folder `root`; `makes` also creates that folder where it is missing."""
         self.root = os.path.realpath(root)
         self.layout = layout
         self._must_last = durable
-        self._clock = clock or SystemClock()
         self._chance = Random()
         self._last_id = 0
         self.made_anew = ""  # why the index was rebuilt, if it was
@@ -94,13 +91,15 @@ class FileStore(SqliteStore):
             self._make_within(tree.home)
         self._tree = tree
         self.archives_by_sending = tree.layout.archives_by_sending
+        self.fresh_id = self._fresh_id
         self._watcher = DirWatcher(tree, self._folder_times, self._used_folders)
         # The index itself is never synced: it can be rebuilt from the files.
-        super().__init__(f"{self.root}/{OWN_FOLDER}/{INDEX}", boot=boot, durable=False, busy_timeout=busy_timeout)
+        index = f"{self.root}/{OWN_FOLDER}/{INDEX}"
+        super().__init__(index, clock=clock, durable=False, busy_timeout=busy_timeout)
 
-    def fresh_id(self, sender: str) -> str:
+    def _fresh_id(self, sender: str) -> str:
         # Ids of one process never go back, even if the clock does; a layout writes them in microseconds.
-        now = max(rows.micros(self._clock.now().wall) * 1000, self._last_id + 1000)
+        now = max(rows.micros(self.clock.now().wall) * 1000, self._last_id + 1000)
         self._last_id = now
         return self.layout.fresh_id(sender, now, self._chance.getrandbits(32))
 
@@ -355,7 +354,7 @@ class FileStore(SqliteStore):
             busy_timeout=self._busy_timeout,
             tree=self._tree,
             watcher=self._watcher,
-            clock=self._clock,
+            clock=self.clock,
             durable=self._must_last,
         )
         # Another index than the one this store knew: what the old one had noted must be compared again.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from ...clock import Clock
     from ...model.report import Finding, Progress
     from . import ground
 
@@ -36,11 +37,11 @@ _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN
 class MemoryStore(SqliteStore):
     """A room that lives as long as this object."""
 
-    def __init__(self, *, boot: str = "", busy_timeout: float = 30.0) -> None:
+    def __init__(self, *, clock: Clock | None = None, busy_timeout: float = 30.0) -> None:
         self._lock = MemoryLock(busy_timeout)
         name = f"file:/{os.urandom(8).hex()}?vfs=memdb"
         self._anchor = apsw.Connection(name, flags=_FLAGS)  # SQLite keeps the room while a connection is open
-        super().__init__(name, boot=boot, durable=False, busy_timeout=busy_timeout)
+        super().__init__(name, clock=clock, durable=False, busy_timeout=busy_timeout)
 
     def _prepare(self, path: ground.Place) -> str:
         return str(path)

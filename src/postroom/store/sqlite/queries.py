@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ...errors import Damaged
 from ...model.codec import encode
-from ...model.delivery import UNSENT, State
+from ...model.delivery import UNSENT
 from ...model.message import DEFAULT_SCOPE, Priority
 from ...model.names import fold
 from ...model.query import Query, Tally
@@ -42,18 +42,6 @@ _THREAD = (
     "IN (SELECT number FROM letters WHERE thread = ? UNION"
     " SELECT number FROM letters WHERE id = ? AND thread IS NULL)"
 )
-# Runs at every claim. Conditions that do not depend on the letter are evaluated once; the name is compared because
-# the mailbox may have been renamed. Without spaces: SQLite's statement cache compares the whole text.
-_OFFERS = (
-    f"SELECT {DELIVERY},l.sum,l.body,EXISTS(SELECT 1 FROM deliveries WHERE mailbox=?1 AND state=1 AND seen=1),"
-    "EXISTS(SELECT 1 FROM deliveries WHERE state=2 AND lease_until<=?2 AND mailbox=?1)"
-    "OR EXISTS(SELECT 1 FROM deliveries WHERE state=0 AND due_at<=?3 AND mailbox=?1)"
-    "OR EXISTS(SELECT 1 FROM deliveries WHERE state<2 AND expires_at IS NOT NULL AND expires_at<=?3"
-    " AND mailbox=?1)"
-    f"{_FROM} WHERE d.mailbox=?1 AND m.name=?4 AND d.state=1 AND d.seen=0 AND(d.expires_at IS NULL OR"
-    " d.expires_at>?3)AND(d.due_at IS NULL OR d.due_at<=?3 OR d.due_at>?6 AND d.attempts>0)"
-    "ORDER BY d.rank,d.number LIMIT ?5"
-)
 SHOWN = f"NOT (d.state = 4 AND d.seen = 0 AND coalesce(d.reason, '') = '{UNSENT}')"
 _RECEIVED = (
     "EXISTS (SELECT 1 FROM deliveries d WHERE d.number = l.number"
@@ -79,67 +67,16 @@ def bare(request: Statement) -> Statement:
     return sql.replace(", l.sum, l.body", "", 1), values
 
 
-def find_apart(query: Query) -> tuple[Statement, Statement]:
-    """Return one query for unread mail and one for mail that was read: the index holds them apart.
+def find_offered(query: Query) -> Statement:
+    """Return the query for one mailbox's mail in order of priority.
 
-    Each row of the first also shows whether the second would find anything.
+    The index holds unread mail and mail that was read apart: the top of each, merged, is far cheaper than
+    one sort.
     """
-    values = _claim_values(query)
-    if values is not None:
-        unread, seen = _claims()
-    else:
-        where, values = _conditions(query)
-        limit, more = _limit(query.limit)
-        unread, seen = _apart(where, f" ORDER BY {_ORDER[query.order]}{limit}")
-        values += more
-    return (unread, values), (seen, values)
-
-
-def find_offered(query: Query, moment: Moment, mailbox: int) -> Statement | None:
-    """Return the first query of `find_apart`, which also shows whether anything in this mailbox is overdue.
-
-    Both in one save 5 % of a claim. None if it is not the usual query of a claim.
-    """
-    at, limit, most = query.mailbox, query.limit, query.due_most
-    is_now = moment.wall is query.offered_at and moment.wall is query.due_at
-    if not is_now or most is None or query != _claiming(query):
-        return None
-    return _OFFERS, [mailbox, moment.steady, micros(moment.wall), at, limit, micros(most)]
-
-
-def _apart(where: str, tail: str) -> tuple[str, str]:
-    worth_it = "EXISTS (SELECT 1 FROM deliveries s WHERE s.mailbox = d.mailbox AND s.state = 1 AND s.seen = 1)"
-    unread = f"SELECT {DELIVERY}, l.sum, l.body, {worth_it}, 0 {_FROM}{where} AND d.seen = 0{tail}"
-    return unread, f"{_LETTERS_AT}{where} AND d.seen = 1{tail}"
-
-
-def _claiming(query: Query) -> Query:
-    """Return the usual query of a claim; its SQL is cached, because making it takes longer than running it."""
-    return Query(
-        mailbox=query.mailbox,
-        states=(State.UNREAD,),
-        offered_at=query.offered_at,
-        due_at=query.due_at,
-        due_most=query.due_most,
-        order="priority",
-        limit=query.limit,
-    )
-
-
-def _claim_values(query: Query) -> list[Any] | None:
-    """Return the values bound in the usual query of a claim; None for any other query."""
-    at, offered, due, most = query.mailbox, query.offered_at, query.due_at, query.due_most
-    if at is None or offered is None or due is None or most is None or query != _claiming(query):
-        return None
-    now = micros(offered)
-    return [fold(at), at, now, now if due is offered else micros(due), micros(most), query.limit]
-
-
-@cache
-def _claims() -> tuple[str, str]:
-    any_time = time_of(0)
-    query = _claiming(Query(mailbox="", offered_at=any_time, due_at=any_time, due_most=any_time, limit=1))
-    return _apart(_conditions(query)[0], f" ORDER BY {_ORDER[query.order]} LIMIT ?")
+    where, values = _conditions(query)
+    top = f"SELECT * FROM ({_LETTERS_AT}{where} AND d.seen = {{}} ORDER BY {_ORDER['priority']} LIMIT ?)"
+    sql = f"{top.format(0)} UNION ALL {top.format(1)} ORDER BY rank, number LIMIT ?"
+    return sql, [*values, query.limit, *values, query.limit, query.limit]
 
 
 def find_late(query: Query) -> Statement:
@@ -257,21 +194,22 @@ def _overdue_pieces(mailboxes: int | None) -> list[str]:
 ONE = f"{_LETTERS_AT} WHERE d.number = ? AND d.mailbox = ?"
 
 
-def next_timer(moment: Moment, mailboxes: Sequence[int]) -> Statement:
-    """Return the query for one row: the earliest lease end (uptime) and due or expiry times (wall), after now."""
-    now = micros(moment.wall)
-    marks = ", ".join("?" * len(mailboxes))
-    earliest = "SELECT min({0}) FROM deliveries WHERE mailbox IN ({1}) AND {2} AND {0} > ?"
-    lease = earliest.format("lease_until", marks, "state = 2")
-    walls = [
-        earliest.format("due_at", marks, "state = 0"),
-        earliest.format("due_at", marks, "state = 1 AND due_at IS NOT NULL"),
-        earliest.format("expires_at", marks, "state < 2 AND expires_at IS NOT NULL"),
-    ]
-    values: list[Any] = [*mailboxes, moment.steady]
-    for _ in walls:
-        values += [*mailboxes, now]
-    return f"SELECT ({lease}), " + ", ".join(f"({wall})" for wall in walls), values
+def next_timer(moment: Moment, mailboxes: Sequence[int] | None, ahead: float) -> Statement:
+    """Return the query for one row: the earliest lease end (uptime) and due or expiry times (wall), after now.
+
+    Only those at most `ahead` seconds away: the index of expiry times is of the whole room.
+    """
+    now, ids = micros(moment.wall), () if mailboxes is None else mailboxes
+    at = "" if mailboxes is None else f" AND mailbox IN ({', '.join('?' * len(ids))})"
+    earliest = f"(SELECT min({{0}}) FROM deliveries WHERE {{1}} AND {{0}} > ? AND {{0}} <= ?{at})"
+    pieces = (
+        earliest.format("lease_until", "state = 2"),
+        earliest.format("due_at", "state = 0"),
+        earliest.format("due_at", "state = 1 AND due_at IS NOT NULL"),
+        earliest.format("expires_at", "state < 2 AND expires_at IS NOT NULL"),
+    )
+    walls = [now, now + int(ahead * 1_000_000), *ids]
+    return f"SELECT {', '.join(pieces)}", [moment.steady, moment.steady + ahead, *ids, *walls, *walls, *walls]
 
 
 # Changes of a letter that is deleted by now are left out.

@@ -150,14 +150,6 @@ def found_among(letters: Mapping[int, Message], row: Row) -> Found | None:
         raise Unreadable(f"a stored delivery cannot be read: {broken}") from None
 
 
-def found_apart(row: Row) -> tuple[Found, bool, bool]:
-    """Decode a row of `queries.find_apart` or `find_offered`.
-
-    Returns the letter, whether the mailbox holds mail that was read, and whether anything is overdue.
-    """
-    return found(row), row[-2] == 1, row[-1] == 1
-
-
 def sound(sum: int, body: bytes) -> Message:
     """Return the letter exactly as it was accepted; Unreadable if its checksum is wrong."""
     # A reader sees a letter exactly as it was accepted, or not at all (G2).

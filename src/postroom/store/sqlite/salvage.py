@@ -121,7 +121,7 @@ def _copy(database: apsw.Connection, target: Path) -> Salvaged | None:
     if all(_letter(database, number) is None for number in numbers):
         return None
     with made_whole(target, overwrite=True) as growing:
-        store = SqliteStore(growing, boot="salvage", durable=False)
+        store = SqliteStore(growing, durable=False)
         try:
             lost = _fill(store, database, numbers)
             letters = store.count(LetterQuery(), by="all")
@@ -133,6 +133,7 @@ def _copy(database: apsw.Connection, target: Path) -> Salvaged | None:
 
 def _leave_one_file(growing: Path) -> None:
     database = apsw.Connection(str(growing))
+    database.execute("UPDATE room SET boot = ''")  # nobody holds a lease any more: all agents were stopped
     database.pragma("journal_mode", "delete")  # one file, with no log beside it
     database.close()
     for left in growing.parent.glob(f"{growing.name}?*"):

@@ -7,7 +7,6 @@ into quarantine while the query is repeated without it.
 
 from __future__ import annotations
 
-import os
 from _thread import _local
 from _weakrefset import WeakSet  # `weakref` is slow to import
 from functools import partial
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import apsw
 import msgspec
 
+from ...clock import SystemClock
 from ...errors import Damaged, Resync, StoreFailing, Unreadable
 from ...model import record
 from ...model.message import Priority
@@ -23,7 +23,7 @@ from ...model.names import fold
 from ...model.query import Name
 from ...model.record import Record
 from ..notification import ProcessNotifier
-from ..protocol import mailboxes_to_notify
+from ..protocol import Overdue, Trimmed, mailboxes_to_notify
 from . import connection as sqlite_connection
 from . import ground, queries, rows
 from . import writes as sqlite_writes
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from ...clock import Clock
     from ...model.query import Found, Group, LetterQuery, Moment, Query
     from ...model.record import Change, Cursor
     from ...model.report import Finding, Progress
@@ -48,9 +49,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _ABANDONED: list[object] = []  # connections of a parent process: never touched, so never closed, after a fork
 
-RECORD = "SELECT key, revision, value FROM records WHERE kind = ? AND key = ?"
-RECORDS = "SELECT key, revision, value FROM records WHERE kind = ? ORDER BY key"
-RECORDS_UNDER = "SELECT kind, key, revision, value FROM records WHERE kind >= ? AND kind < ? ORDER BY kind, key"
+RECORDS = "SELECT kind, key, revision, {} FROM records WHERE {} ORDER BY kind, key"
 _MAILBOX = """
 SELECT id FROM mailboxes WHERE folded = ?1 UNION ALL SELECT mailbox FROM aliases WHERE folded = ?1"""
 NAMES = "SELECT name, known FROM mailboxes ORDER BY name"
@@ -91,10 +90,14 @@ class SqliteStore:
 
     vouches = True
     archives_by_sending = False
+    fresh_id: Callable[[str], str] | None = None  # the caller makes the ids
 
-    def __init__(self, path: ground.Place, *, boot: str, durable: bool = True, busy_timeout: float = 30.0) -> None:
+    def __init__(
+        self, path: ground.Place, *, clock: Clock | None = None, durable: bool = True, busy_timeout: float = 30.0
+    ) -> None:
         self.path = self._prepare(path)
-        self._boot = boot
+        self.clock = clock or SystemClock()
+        self._boot = self.clock.now().boot
         self._busy_timeout = busy_timeout
         self._local = _Local()
         self._open: WeakSet[Connection] = WeakSet()  # a connection goes when its thread ends
@@ -109,9 +112,6 @@ class SqliteStore:
 
     def _make_notifier(self) -> Notifier:
         return ProcessNotifier(f"{self.path}.bells")
-
-    def fresh_id(self, sender: str) -> str | None:  # noqa: ARG002 - the caller makes the id
-        return None
 
     # -- connections and queries
 
@@ -254,7 +254,7 @@ class SqliteStore:
 
     def find(self, query: Query) -> list[Found]:
         if query.order == "priority" and query.mailbox is not None and query.limit is not None:
-            return self._with_seen(self.fetch(rows.found_apart, queries.find_apart(query)[0]), query)
+            return self.fetch(rows.found, queries.find_offered(query))
         request = [queries.find(query)]
         if query.after is not None:
             request.append(queries.find_late(query))
@@ -273,28 +273,6 @@ class SqliteStore:
         letters = {letter.number: letter.message for letter in several}
         found = self.fetch(partial(rows.found_among, letters), *bare)
         return [one for one in found if one is not None]
-
-    def offered(self, query: Query, moment: Moment) -> list[Found] | None:
-        at = query.mailbox or ""
-        held = self.connection().names.committed.get(at)
-        request = None if held is None else queries.find_offered(query, moment, held[0])
-        if request is None:
-            return None if self.overdue(moment, (at,), 1) else self.find(query)
-        first = self.fetch(rows.found_apart, request)
-        is_late = first[0][2] if first else self.overdue(moment, (at,), 1)
-        return None if is_late else self._with_seen(first, query)
-
-    def _with_seen(self, first: list[tuple[Found, bool, bool]], query: Query) -> list[Found]:
-        """Merge unread mail with mail that was read, in order of priority.
-
-        The index holds both apart: the top of each, merged, is far cheaper than one sort.
-        """
-        top = [found for found, _, _ in first]
-        if first and not first[0][1]:
-            return top
-        both = [*top, *self.fetch(rows.found, queries.find_apart(query)[1])]
-        apart = {found.delivery.number: found for found in both}  # a letter that was read in between counts once
-        return sorted(apart.values(), key=lambda f: (-f.delivery.priority, f.delivery.number))[: query.limit]
 
     def count(self, query: Any, by: Group = "priority") -> Any:
         if by == "quota":
@@ -321,49 +299,36 @@ class SqliteStore:
         search = Search(query, reader, None if party is None else party[0])
         return search.find(self.connection().index, self.query, self.fetch, limit)
 
-    def keep_index(self) -> int:
-        from .search import catch_up  # noqa: PLC0415 - most processes do not search
-
-        return catch_up(self.connection().index, self.query)
-
-    def overdue(self, moment: Moment, mailboxes: Sequence[str] | None, limit: int) -> list[Found]:
+    def overdue(
+        self, moment: Moment, mailboxes: Sequence[str] | None, limit: int, *, ahead: float = 0.0
+    ) -> Overdue:
         numbers = None if mailboxes is None else self._mailbox_ids(mailboxes)
         if numbers == []:
-            return []
+            return Overdue([], None)
         keys = dict.fromkeys(self.query(*queries.overdue(moment, numbers, limit)))
-        if not keys:
-            return []
-        return self.fetch(rows.found, *((queries.ONE, list(key)) for key in keys))
-
-    def next_timer(self, moment: Moment, mailboxes: Sequence[str]) -> float | None:
-        numbers = self._mailbox_ids(mailboxes)
-        if not numbers:
-            return None
-        lease, *walls = self.query(*queries.next_timer(moment, numbers))[0]
+        found = self.fetch(rows.found, *((queries.ONE, list(key)) for key in keys)) if keys else []
+        if not ahead:
+            return Overdue(found, None)
+        lease, *walls = self.query(*queries.next_timer(moment, numbers, ahead))[0]
         waits = [] if lease is None else [lease - moment.steady]
-        now = rows.micros(moment.wall) or 0
+        now = rows.micros(moment.wall)
         waits += [(wall - now) / 1_000_000 for wall in walls if wall is not None]
-        return min(waits, default=None)
+        return Overdue(found, min(waits, default=None))
 
-    def records(self, kind: str, key: str | None = None) -> list[Record]:
-        found = self.query(RECORDS, [kind]) if key is None else self.query(RECORD, [kind, key])
-        if not found:
-            return []
-        try:
-            return [Record(kind=kind, key=k, revision=r, value=msgspec.json.decode(v)) for k, r, v in found]
-        except (msgspec.DecodeError, ValueError, TypeError) as broken:
-            raise self.damaged(broken) from None
-
-    def records_under(self, prefix: str) -> list[Record]:
-        end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-        found = self.query(RECORDS_UNDER, [prefix, end])
+    def records(
+        self, kind: str, key: str | None = None, *, prefix: bool = False, values: bool = True
+    ) -> list[Record]:
+        if prefix:
+            where, bound = "kind >= ? AND kind < ?", [kind, kind[:-1] + chr(ord(kind[-1]) + 1)]
+        elif key is None:
+            where, bound = "kind = ?", [kind]
+        else:
+            where, bound = "kind = ? AND key = ?", [kind, key]
+        found = self.query(RECORDS.format("value" if values else "'null'", where), bound)
         try:
             return [Record(kind=kind, key=k, revision=r, value=msgspec.json.decode(v)) for kind, k, r, v in found]
         except (msgspec.DecodeError, ValueError, TypeError) as broken:
             raise self.damaged(broken) from None
-
-    def keys(self, kind: str) -> list[str]:
-        return [key for (key,) in self.query("SELECT key FROM records WHERE kind = ? ORDER BY key", [kind])]
 
     def quarantined(self) -> list[str]:
         return [id for (id,) in self.query("SELECT id FROM quarantine ORDER BY number", [])]
@@ -425,18 +390,13 @@ class SqliteStore:
         name, epoch, following = self.query(f"SELECT name, epoch, ({NEXT_NUMBER}) FROM room", [])[0]
         return record.Cursor(name, epoch, following - 1)
 
-    def renew_epoch(self) -> None:
-        conn = self.connection()
-        try:
-            with conn.lock:
-                conn.recover()
-                conn.database.execute("UPDATE room SET epoch = ?", (os.urandom(4).hex(),))
-                conn.log.maintain(conn.lock)
-        except apsw.Error as error:
-            raise translate(error, self.path) from error
-        conn.log.sync(conn.lock)
+    def trim(self, keep: int | None = None) -> Trimmed:
+        from .search import catch_up  # noqa: PLC0415 - most processes do not search
 
-    def trim_changes(self, keep: int) -> int:
+        changes = 0 if keep is None else self._trim_changes(keep)
+        return Trimmed(changes, catch_up(self.connection().index, self.query))
+
+    def _trim_changes(self, keep: int) -> int:
         conn = self.connection()
         try:
             with conn.lock:

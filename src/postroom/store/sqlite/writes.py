@@ -1,12 +1,13 @@
 """The changes that each write makes to the tables, inside the transaction of a commit.
 
-`WriteTransaction` applies Post, Move, Put, Forget, Introduce and Rename. It raises where a precondition does not
+`WriteTransaction` applies each kind of write. It raises where a precondition does not
 hold, and the caller rolls back. Numbers are taken in the order of acceptance, and a write that changes the
 waiting mail changes the kept counts (table `waiting`) in the same transaction.
 """
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import msgspec
@@ -25,7 +26,7 @@ from ...model.codec import decode_message, digest, encode
 from ...model.delivery import REDIRECTED, SIGNS_OF_LIFE
 from ...model.names import AT, fold, system_of
 from ...model.record import CARD, FORGOTTEN, GUARD, ROUTE, SPENT, spent_key
-from ..protocol import Forget, Introduce, Move, Post, Posted, Put, check_space
+from ..protocol import Forget, Introduce, Move, Post, Posted, Put, RenewEpoch, check_space
 from .connection import NEXT_NUMBER
 from .queries import BY_KEY
 from .rows import CHANGED, COLUMNS, STATE_NUMBER, delivery_row, letter_row
@@ -234,14 +235,20 @@ class WriteTransaction:
                 self._put(write)
             elif isinstance(write, Forget):
                 self._forget(write)
-            elif isinstance(write, Introduce):
-                self.mailbox(write.mailbox, "mailbox", known=write.known)
             else:
-                rename(self._database, write)
-                self._name_cache.committed.pop(write.old, None)
+                self._change_room(write)
         if moves:
             self._move(moves)
         return tuple(posted)
+
+    def _change_room(self, write: Rename | Introduce | RenewEpoch) -> None:
+        if isinstance(write, Introduce):
+            self.mailbox(write.mailbox, "mailbox", known=write.known)
+        elif isinstance(write, RenewEpoch):
+            self._execute("UPDATE room SET epoch = ?", (os.urandom(4).hex(),))
+        else:
+            rename(self._database, write)
+            self._name_cache.committed.pop(write.old, None)
 
     def remember(self) -> None:
         """Keep what was learned for the next commit. Call it once this one is committed."""
