@@ -52,7 +52,6 @@ class StillClock:
 
 def run_plans_twice(store: Store) -> Store:
     """Let each commit run its plan twice, as the protocol allows: a plan has no side effects."""
-    commit = store.commit
 
     def twice(writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
         def plan() -> Sequence[Write]:
@@ -60,7 +59,7 @@ def run_plans_twice(store: Store) -> Store:
             writes()
             return writes()
 
-        return commit(plan if callable(writes) else writes)
+        return type(store).commit(store, plan if callable(writes) else writes)
 
     store.commit = twice  # type: ignore[method-assign]
     return store

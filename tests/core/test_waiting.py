@@ -130,7 +130,7 @@ def test_a_worker_is_woken_by_a_lease_that_ends_and_by_a_pause_that_is_over(kind
     from postroom.clock import SystemClock
 
     settings = Settings(backoff_first=0.05)
-    with Room(kind.open(tmp_path, SystemClock().now().boot), settings) as room:
+    with Room(kind.open(tmp_path, SystemClock().now().boot), settings, clock=SystemClock()) as room:
         room.mailbox("ann").send("bob", "x")
         bob = room.mailbox("bob")
         assert bob.claim(lease=0.05)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from ..model.query import Found
 from ..policy import retry
 from ..store.protocol import Move, Post, first_sent, spelling_of
 from .compose import LONGEST_SUBJECT
+from .core import commit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,28 +80,29 @@ def apply_timers(
     `slices` is how many commits it may take; None means as many as it needs.
     A letter that dies after too many attempts bounces in the same commit.
     """
-    done: dict[str, int] = {}
+    done: Counter[str] = Counter()
 
-    def plan() -> Sequence[Write]:
+    def plan() -> tuple[Sequence[Write], Counter[str]]:
         writes: list[Write] = []
+        actions: Counter[str] = Counter()
         for found in core.store.overdue(moment, mailboxes, SLICE).found:
             after = retry.catch_up(found.delivery, moment, core.limits)
             if after is not None:
                 delivery, action = after
-                done[action] = done.get(action, 0) + 1
+                actions[action] += 1
                 writes.append(Move(found.delivery, delivery, action))
                 # In the same commit as the death (G6).
                 if action == "bury":
                     writes += bounce(core, found.message, delivery, moment.wall)
-        return writes
+        return writes, actions
 
     # In slices, so that no commit is long. Stop when a slice moved nothing: another process did the work.
     while slices != 0 and core.store.overdue(moment, mailboxes, 1).found:
         slices = None if slices is None else slices - 1
-        moved = sum(done.values())
-        core.store.commit(plan)
-        if moved == sum(done.values()):
+        moved = commit(core, plan)
+        if not moved:
             break
+        done += moved
     return done
 
 
