@@ -90,7 +90,7 @@ def described(cls: type[Verb], whose: str = "") -> str:
         lines += ["", "| parameter | kind | |", "|---|---|---|"]
         lines += [f"| `{p.name}` | {kind_of(p)}{', required' if p.required else ''} | {p.help} |" for p in params]
     result = declaration.result
-    fields = result if isinstance(result, str) else ", ".join(result_names(result))
+    fields = result if isinstance(result, str) else ", ".join(result_names(declaration))
     return "\n".join([*lines, "", f"Answers: {fields}.", ""])
 
 

@@ -410,7 +410,7 @@ class Mailbox(Reader):
         from .core import tasks
         from .task import Task
 
-        found = self._perform(tasks.ListTasks, role=role, states=states, limit=limit).tasks
+        found = self._perform(tasks.ListTasks, role=role, states=states, limit=limit)
         return [Task(self, one.standing, session=one.session) for one in found]
 
     # -- escalation
@@ -431,7 +431,7 @@ class Mailbox(Reader):
         """Close an escalation without an answer; it climbs no further."""
         from .core import escalation
 
-        return self._perform(escalation.Resolve, id=id).escalation
+        return self._perform(escalation.Resolve, id=id)
 
     # -- threads
 
@@ -478,7 +478,7 @@ class Mailbox(Reader):
             max_concurrent_tasks=max_concurrent_tasks,
             metadata=metadata,
             extra=extra,
-        ).agent
+        )
 
     def heartbeat(
         self,
@@ -492,13 +492,13 @@ class Mailbox(Reader):
 
         return self._perform(
             agents.RecordHeartbeat, current_tasks=current_tasks, poll_interval=poll_interval, active=active
-        ).agent
+        )
 
     def leave(self, *, dormant: bool = False) -> Agent:
         """Record that this agent leaves; its mail waits. A `dormant` one does not expire: a heartbeat wakes it."""
         from .core import agents
 
-        return self._perform(agents.Goodbye, dormant=dormant).agent
+        return self._perform(agents.Goodbye, dormant=dormant)
 
     # -- refusing senders
 
@@ -506,19 +506,19 @@ class Mailbox(Reader):
         """Refuse mail from this name: its sender gets NotAllowed. Returns all names that are refused."""
         from .core import agents
 
-        return self._perform(agents.Block, name=name).blocked
+        return self._perform(agents.Block, name=name)
 
     def unblock(self, name: str) -> list[str]:
         """Accept mail from this name again. Returns all names that are still refused."""
         from .core import agents
 
-        return self._perform(agents.Unblock, name=name).blocked
+        return self._perform(agents.Unblock, name=name)
 
     def blocked(self) -> list[str]:
         """Return the names whose mail is refused here."""
         from .core import agents
 
-        return self._perform(agents.ListBlocked).blocked
+        return self._perform(agents.ListBlocked)
 
     # -- alerts: telling a person or a program that mail waits. An alert is a hint; it moves no letter.
 
@@ -530,7 +530,7 @@ class Mailbox(Reader):
         """
         from .core import alerts
 
-        return self._perform(alerts.BeginAlerts, way=way, backlog=backlog).unread
+        return self._perform(alerts.BeginAlerts, way=way, backlog=backlog)
 
     def next_alert(
         self, way: str, *, may_alert: Callable[[], bool] | None = None, within: float | None = None
@@ -577,7 +577,7 @@ class Mailbox(Reader):
         """
         from .core import alerts
 
-        return self._perform(alerts.AlertFailed, way=way, ids=ids, why=why).given_up
+        return self._perform(alerts.AlertFailed, way=way, ids=ids, why=why)
 
     def mark_shown(self, ids: str | Sequence[str], host: str, where: str = "", *, read: bool = True) -> int:
         """Record that these letters were shown to a model or a person, and return how many of them are here.
@@ -586,7 +586,7 @@ class Mailbox(Reader):
         """
         from .core import alerts
 
-        return self._perform(alerts.Shown, ids=ids, host=host, where=where, read=read).shown
+        return self._perform(alerts.Shown, ids=ids, host=host, where=where, read=read)
 
     # -- deprecated names
 

@@ -70,7 +70,7 @@ class Reader:
         """Return escalated questions, the oldest first; `waits_for` names the agent that must answer."""
         from .core import escalation
 
-        return self._ask(escalation.ListEscalations, open_only=open_only, limit=limit).escalations
+        return self._ask(escalation.ListEscalations, open_only=open_only, limit=limit)
 
     def waiting(self, *, limit: int | None = None, opened: bool = False, mail: bool = True) -> list[Entry]:
         """Return what waits, urgent things first, with the `mailbox` of each; `opened` adds read letters."""
@@ -94,12 +94,12 @@ class Reader:
         """Return alerts that were given up, for letters that are still unread."""
         from .core import alerts
 
-        return self._ask(alerts.DeadAlerts, limit=limit).alerts
+        return self._ask(alerts.DeadAlerts, limit=limit)
 
     def retry_alerts(self, *, way: str | None = None, ids: str | Sequence[str] | None = None) -> int:
         """Try given-up alerts again, and return how many."""
         from .core import alerts
 
-        return self._ask(alerts.RetryAlerts, way=way, ids=ids).retried
+        return self._ask(alerts.RetryAlerts, way=way, ids=ids)
 
     dead_rings, retry_rings = dead_alerts, retry_alerts  # deprecated names

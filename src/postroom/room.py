@@ -153,19 +153,19 @@ class Room(Reader):
     @property
     def system(self) -> str:
         """The name of this room among other systems."""
-        return self._perform(peers.GetSystem).system
+        return self._perform(peers.GetSystem)
 
     def quarantined(self) -> list[str]:
         """Return the ids of letters that were found damaged on disk and set aside."""
         from .core import doctor as core_doctor
 
-        return self._perform(core_doctor.ListQuarantined).quarantined
+        return self._perform(core_doctor.ListQuarantined)
 
     def mailboxes(self) -> list[str]:
         """Return every name that ever wrote, was written to, or registered."""
         from .core import agents
 
-        return self._perform(agents.ListMailboxes).mailboxes
+        return self._perform(agents.ListMailboxes)
 
     def agents(
         self, *, scope: str | None = None, capability: str | None = None, gone: bool = False
@@ -182,7 +182,7 @@ class Room(Reader):
         """Return one agent with card, presence and current tasks."""
         from .core import agents
 
-        return self._perform(agents.GetAgent, name=name).agent
+        return self._perform(agents.GetAgent, name=name)
 
     # -- templates
 
@@ -190,19 +190,19 @@ class Room(Reader):
         """Save a recurring letter: body, subject, kind, priority, tags, with `{placeholders}` in the text."""
         from .core import templates
 
-        return self._perform(templates.SaveTemplate, name=name, **fields).template
+        return self._perform(templates.SaveTemplate, name=name, **fields)
 
     def template(self, name: str) -> Template:
         """Return a template by its name."""
         from .core import templates
 
-        return self._perform(templates.GetTemplate, name=name).template
+        return self._perform(templates.GetTemplate, name=name)
 
     def templates(self) -> list[Template]:
         """Return all templates, by name."""
         from .core import templates
 
-        return self._perform(templates.ListTemplates).templates
+        return self._perform(templates.ListTemplates)
 
     def delete_template(self, name: str) -> None:
         """Delete a template."""
@@ -227,7 +227,7 @@ class Room(Reader):
         from .core import tasks
         from .task import Task
 
-        found = self._ask(tasks.ListTasks, states=states, limit=limit).tasks
+        found = self._ask(tasks.ListTasks, states=states, limit=limit)
         return [Task(self.mailbox(one.standing.giver), one.standing, session=one.session) for one in found]
 
     def cursor(self) -> Cursor:
@@ -267,7 +267,7 @@ class Room(Reader):
         """Archive mail acknowledged more than so many seconds ago; without a time, as the settings say."""
         from .core import retention
 
-        return self._perform(retention.Archive, older_than=older_than, progress=progress).archived
+        return self._perform(retention.Archive, older_than=older_than, progress=progress)
 
     def purge(
         self,
@@ -283,7 +283,7 @@ class Room(Reader):
         """
         from .core import retention
 
-        return self._perform(retention.Purge, older_than=older_than, keep=keep, progress=progress).purged
+        return self._perform(retention.Purge, older_than=older_than, keep=keep, progress=progress)
 
     def stats(self) -> Stats:
         """Return the room in numbers: letters, deliveries by state, what waits where and for how long."""

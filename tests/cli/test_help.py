@@ -222,9 +222,7 @@ def prepare_mail_management(shell: Shell, room: postroom.Room) -> None:
     said = invitations.Content(system="rome", guest=room.system, url=address, token="prp_from-rome")  # noqa: S106
     (shell.home / "invitation").write_text(invitations.write_invitation(said), encoding="utf-8")
     url = "http://127.0.0.1:1024/"  # where nobody listens
-    webhook = perform(
-        room.core, room.principal, webhooks.AddWebhook(url=url, mailbox="human", allow_private=True)
-    ).webhook
+    webhook = perform(room.core, room.principal, webhooks.AddWebhook(url=url, mailbox="human", allow_private=True))
     shell.environment["WEBHOOK_ID"] = webhook.id
     token = perform(room.core, room.principal, tokens.CreateToken(agent="coder")).token
     shell.environment["TOKEN_ID"] = token.id

@@ -37,7 +37,7 @@ def room(factory: RoomFactory) -> Room:
 
 
 def added(room: Room, least: Priority = Priority.NORMAL) -> Webhook:
-    return perform(room.core, OWNER, webhooks.AddWebhook(url=URL, mailbox="human", min_priority=least)).webhook
+    return perform(room.core, OWNER, webhooks.AddWebhook(url=URL, mailbox="human", min_priority=least))
 
 
 def post(room: Room, subject: str, priority: Any = "normal") -> str:

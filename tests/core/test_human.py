@@ -51,9 +51,7 @@ def test_human_means_the_same_person_wherever_it_is_written(factory: RoomFactory
     dana.send("bob", "y")
     bob.broadcast("team", "z", exclude=["human"])
     assert texts(room.mailbox("eve").check()) == ["z"] and texts(dana.check()) == ["question"]
-    webhook = perform(
-        room.core, OWNER, webhooks.AddWebhook(url="https://hooks.example.com/", mailbox="human")
-    ).webhook
+    webhook = perform(room.core, OWNER, webhooks.AddWebhook(url="https://hooks.example.com/", mailbox="human"))
     assert webhook.mailbox == "dana"
 
 

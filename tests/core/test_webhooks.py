@@ -31,17 +31,17 @@ class Made(Struct):
 
 def made(room: Room, mailbox: str = "human", **message: object) -> Made:
     request = webhooks.AddWebhook(url=URL, mailbox=mailbox, **message)  # type: ignore[arg-type]
-    webhook = perform(room.core, OWNER, request).webhook
+    webhook = perform(room.core, OWNER, request)
     return Made(webhook.secret, webhook.id)
 
 
 def test_without_a_webhook_there_is_none(room: Room) -> None:
-    assert [] == perform(room.core, OWNER, webhooks.ListWebhooks()).webhooks
+    assert [] == perform(room.core, OWNER, webhooks.ListWebhooks())
 
 
 def test_a_webhook_is_kept_with_all_its_fields(room: Room) -> None:
     one = made(room, "ceo", min_priority=Priority.HIGH, allow_private=True)
-    [kept] = perform(room.core, OWNER, webhooks.ListWebhooks()).webhooks
+    [kept] = perform(room.core, OWNER, webhooks.ListWebhooks())
     assert (one.id, URL, "human", Priority.HIGH, True) == (
         kept.id, kept.url, kept.mailbox, kept.min_priority, kept.allow_private)  # fmt: skip
     assert kept.is_on and f"webhook:{one.id}" == kept.way
@@ -54,7 +54,7 @@ def test_each_has_a_secret_of_its_own(room: Room) -> None:
 
 def test_what_is_shown_or_logged_holds_no_secret(room: Room) -> None:
     one = made(room)
-    webhook = perform(room.core, OWNER, webhooks.RotateWebhook(id=one.id)).webhook
+    webhook = perform(room.core, OWNER, webhooks.RotateWebhook(id=one.id))
     changed = webhook.secret
     for result in (str(plain(webhook)), repr(webhook), str(webhook)):
         assert one.secret not in result and changed not in result
@@ -62,7 +62,7 @@ def test_what_is_shown_or_logged_holds_no_secret(room: Room) -> None:
 
 def test_a_new_secret_signs_beside_the_old_one_for_a_day(room: Room, clock: FakeClock) -> None:
     one = made(room)
-    webhook = perform(room.core, OWNER, webhooks.RotateWebhook(id=one.id)).webhook
+    webhook = perform(room.core, OWNER, webhooks.RotateWebhook(id=one.id))
     fresh = webhook.secret
     assert [fresh, one.secret] == webhook.secrets(clock.wall)
     clock.advance(24 * 3600)
@@ -72,7 +72,7 @@ def test_a_new_secret_signs_beside_the_old_one_for_a_day(room: Room, clock: Fake
 def test_a_secret_that_leaked_ends_when_it_is_rotated_twice(room: Room, clock: FakeClock) -> None:
     one = made(room)
     perform(room.core, OWNER, webhooks.RotateWebhook(id=one.id))
-    webhook = perform(room.core, OWNER, webhooks.RotateWebhook(id=one.id)).webhook
+    webhook = perform(room.core, OWNER, webhooks.RotateWebhook(id=one.id))
     assert one.secret not in webhook.secrets(clock.wall)
 
 
@@ -81,9 +81,9 @@ def test_one_that_is_off_says_since_when_and_why_until_it_is_on_again(room: Room
     perform(room.core, OWNER, webhooks.SwitchOff(id=one.id, note="it answered 410 Gone"))
     clock.advance(60)
     perform(room.core, OWNER, webhooks.SwitchOff(id=one.id, note="again"))
-    off = perform(room.core, OWNER, webhooks.GetWebhook(id=one.id)).webhook
+    off = perform(room.core, OWNER, webhooks.GetWebhook(id=one.id))
     assert (False, since, "it answered 410 Gone") == (off.is_on, off.off_at, off.note)
-    on = perform(room.core, OWNER, webhooks.SwitchOn(id=one.id)).webhook
+    on = perform(room.core, OWNER, webhooks.SwitchOn(id=one.id))
     assert (True, "") == (on.is_on, on.note)
 
 
@@ -91,21 +91,21 @@ def test_who_is_called_otherwise_keeps_its_webhooks(room: Room) -> None:
     one = made(room, "coder")
     room.mailbox("coder").register()
     rename(room, "coder", "builder")
-    assert "builder" == perform(room.core, OWNER, webhooks.GetWebhook(id=one.id)).webhook.mailbox
-    assert "builder" == perform(room.core, OWNER, webhooks.GetWebhook(id=made(room, "coder").id)).webhook.mailbox
+    assert "builder" == perform(room.core, OWNER, webhooks.GetWebhook(id=one.id)).mailbox
+    assert "builder" == perform(room.core, OWNER, webhooks.GetWebhook(id=made(room, "coder").id)).mailbox
 
 
 def test_it_lasts(factory: RoomFactory) -> None:
     one = made(factory.room())
     factory.reopen()
     if factory.kind.lasts:
-        assert one.secret == perform(factory.room().core, OWNER, webhooks.GetWebhook(id=one.id)).webhook.secret
+        assert one.secret == perform(factory.room().core, OWNER, webhooks.GetWebhook(id=one.id)).secret
 
 
 def test_what_is_removed_is_gone(room: Room) -> None:
     one = made(room)
     perform(room.core, OWNER, webhooks.RemoveWebhook(id=one.id))
-    assert [] == perform(room.core, OWNER, webhooks.ListWebhooks()).webhooks
+    assert [] == perform(room.core, OWNER, webhooks.ListWebhooks())
     for call in (webhooks.GetWebhook, webhooks.RemoveWebhook, webhooks.RotateWebhook, webhooks.SwitchOn):
         for id in (one.id, "", "../x", "x" * 99):
             request: Verb = call(id=id)
@@ -124,7 +124,7 @@ def test_what_is_removed_is_gone(room: Room) -> None:
 def test_what_may_not_be_called_is_not_kept(room: Room, url: str, mailbox: str, field: str) -> None:
     with pytest.raises(Invalid) as refused:
         perform(room.core, OWNER, webhooks.AddWebhook(url=url, mailbox=mailbox))
-    assert field == refused.value.field and [] == perform(room.core, OWNER, webhooks.ListWebhooks()).webhooks
+    assert field == refused.value.field and [] == perform(room.core, OWNER, webhooks.ListWebhooks())
 
 
 def test_there_is_an_end_to_them(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,10 +157,8 @@ def test_no_secret_travels_and_none_comes_in(room: Room, clock: FakeClock) -> No
     assert not [word for word in (one.secret, one.id, "whsec_") if word.encode() in b"".join(lines)]
     elsewhere = Room(MemoryStore(), Settings(), clock=clock)
     perform(elsewhere.core, OWNER, transfer.Copy(source=room.core))
-    assert (
-        1 == elsewhere.stats().letters and [] == perform(elsewhere.core, OWNER, webhooks.ListWebhooks()).webhooks
-    )
-    kept = to_plain(perform(room.core, OWNER, webhooks.GetWebhook(id=one.id)).webhook)
+    assert 1 == elsewhere.stats().letters and [] == perform(elsewhere.core, OWNER, webhooks.ListWebhooks())
+    kept = to_plain(perform(room.core, OWNER, webhooks.GetWebhook(id=one.id)))
     smuggled = json.dumps({"record": {"kind": WEBHOOK, "key": one.id, "value": kept, "revision": 1}}).encode()
     with pytest.raises(Invalid, match="not a kind of record"):
         Room(MemoryStore(), Settings(), clock=clock).load([head, *lines, smuggled, end])

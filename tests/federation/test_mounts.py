@@ -166,7 +166,7 @@ def test_a_folder_that_is_gone_is_waited_for_and_never_made_again(mounted: Mount
 def test_it_is_unmounted_while_it_is_served(mounted: Mounted) -> None:
     home = mounted.home
     assert mounted.host() is not None
-    peer = perform(home.room.core, OWNER, peers.Unmount(system="folder")).peer
+    peer = perform(home.room.core, OWNER, peers.Unmount(system="folder"))
     until(lambda: home.states() == {})
     assert forget(peer, "home")
     assert mounted.host() is None

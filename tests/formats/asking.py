@@ -42,7 +42,7 @@ ANYTHING = _WORDS | JSON | _INNER | st.lists(_INNER, max_size=2)
 
 def ask(room: Room, name: str, **message: Any) -> dict[str, Any]:
     request = from_params(MAIL[f"mail/{name}"], message)
-    answer: dict[str, Any] = in_json(request.run(room.core, room.principal))
+    answer: dict[str, Any] = in_json(request, request.run(room.core, room.principal))
     assert answer == msgspec.json.decode(msgspec.json.encode(answer))  # nothing but plain JSON
     return answer
 

@@ -14,7 +14,7 @@ from postroom.server.requests import in_json
 
 def ask(room: Room, name: str, /, **message: Any) -> dict[str, Any]:
     request = from_params(MAP[f"map/{name}"], message)
-    answer: dict[str, Any] = in_json(request.run(room.core, room.principal))
+    answer: dict[str, Any] = in_json(request, request.run(room.core, room.principal))
     assert answer == msgspec.json.decode(msgspec.json.encode(answer))  # nothing but plain JSON
     return answer
 

@@ -46,7 +46,7 @@ def receiver() -> Iterator[Receiver]:
 def added(room: Room, receiver: Receiver, mailbox: str = "human") -> Webhook:
     return perform(
         room.core, OWNER, webhooks.AddWebhook(url=receiver.url("127.0.0.1"), mailbox=mailbox, allow_private=True)
-    ).webhook
+    )
 
 
 def post(room: Room, to: str = "human", priority: Any = "normal") -> None:
@@ -200,7 +200,7 @@ def test_after_a_410_nothing_else_is_said(room: Room, receiver: Receiver) -> Non
         post(room)
         receiver.wait_for(1)
         post(room, priority="urgent")
-        until(lambda: not perform(room.core, OWNER, webhooks.GetWebhook(id=webhook.id)).webhook.is_on)
+        until(lambda: not perform(room.core, OWNER, webhooks.GetWebhook(id=webhook.id)).is_on)
 
     push(room, act)
     assert 3 == len(receiver.calls)

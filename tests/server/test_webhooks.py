@@ -53,7 +53,7 @@ def serve(folder: Path, certificate: tuple[Path, Path], *settings: str) -> Daemo
 def added(room: Room, receiver: Receiver, **more: Any) -> Webhook:
     return perform(
         room.core, OWNER, webhooks.AddWebhook(url=receiver.url(), mailbox="human", allow_private=True, **more)
-    ).webhook
+    )
 
 
 def post(room: Room, subject: str, priority: Any = "normal") -> str:
@@ -148,8 +148,8 @@ def test_one_that_says_that_it_is_gone_is_off_until_it_answers_a_test(
     receiver.answers.append(Answer(410))
     with serve(tmp_path, certificate) as daemon:
         post(room, "one")
-        until(lambda: not perform(room.core, OWNER, webhooks.GetWebhook(id=webhook.id)).webhook.is_on)
-        assert "410" in perform(room.core, OWNER, webhooks.GetWebhook(id=webhook.id)).webhook.note
+        until(lambda: not perform(room.core, OWNER, webhooks.GetWebhook(id=webhook.id)).is_on)
+        assert "410" in perform(room.core, OWNER, webhooks.GetWebhook(id=webhook.id)).note
         post(room, "two")
         perform(room.core, OWNER, webhooks.SwitchOn(id=webhook.id))  # as a test does that gets through
         until(

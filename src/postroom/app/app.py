@@ -167,7 +167,7 @@ def _check_tokens(executor: Executor, options: Options) -> None:
     if options.is_loopback:
         return
     core = executor.core
-    has_tokens = any(token.is_live for token in tokens.ListTokens().run(core, OWNER).tokens)
+    has_tokens = any(token.is_live for token in tokens.ListTokens().run(core, OWNER))
     if not has_tokens and not peers.all_peers(core):
         text = f"{options.host} can be reached from outside, and no token exists"
         raise Invalid(text, field="http", hint="postroom tokens create, or peers add, then start again")

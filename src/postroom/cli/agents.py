@@ -18,7 +18,6 @@ from .errors import Usage
 from .options import LIMIT
 
 if TYPE_CHECKING:
-    from ..core.agents import OneAgent
     from ..model.agent import Agent
     from .context import Context
 
@@ -53,8 +52,8 @@ def run_agents(context: Context) -> Answer:
     return Answer(context.name, data, views.agents)
 
 
-def _shape(context: Context, found: OneAgent) -> dict[str, Any]:
-    return {"agent": _plain(context, found.agent)}
+def _shape(context: Context, found: Agent) -> dict[str, Any]:
+    return {"agent": _plain(context, found)}
 
 
 declare(

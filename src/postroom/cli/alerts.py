@@ -32,8 +32,7 @@ from .read import FOR_EVER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..core.alerts import GivenUpAlerts
-    from ..model.alert import AlertLetter, Rung
+    from ..model.alert import AlertLetter, DeadAlertRow, Rung
     from .answer import Screen
     from .context import Context
 
@@ -309,7 +308,7 @@ def run_watch(context: Context) -> Iterator[Answer]:
     return watch(context)
 
 
-def _plain_alerts(_context: Context, found: GivenUpAlerts) -> dict[str, Any]:
+def _plain_alerts(_context: Context, found: list[DeadAlertRow]) -> dict[str, Any]:
     return {
         "rings": [
             {
@@ -320,7 +319,7 @@ def _plain_alerts(_context: Context, found: GivenUpAlerts) -> dict[str, Any]:
                 "tries": lost.tries,
                 "why": lost.why,
             }
-            for lost in found.alerts
+            for lost in found
         ]
     }
 

@@ -152,7 +152,7 @@ class Command:
             return tuple(self._json.split())
         from ..formats.shapes import result_names  # noqa: PLC0415 - only for help
 
-        return result_names(self.verb.declaration().result)
+        return result_names(self.verb.declaration())
 
 
 EVERYONE = Option("--everyone", help="of the whole room, not of one agent", kind="flag")

@@ -379,11 +379,12 @@ class Context:
 
     def answer_with(self, result: Any, view: Any, **more: Any) -> Answer:
         """Return the result of a verb as an answer. Where it is empty, a similar name is noted."""
-        from ..formats.plain import plain  # noqa: PLC0415 - only for commands that are a verb
+        from ..formats.plain import plain, plain_result  # noqa: PLC0415 - only for commands that are a verb
 
         command = self.call.command
-        data = dict(command.shape(self, result) if command and command.shape else plain(result))
         verb = command.verb if command else None
+        shown = plain_result(verb.declaration(), result) if verb else plain(result)
+        data = dict(command.shape(self, result) if command and command.shape else shown)
         is_mine = verb is not None and "agent_id" in parameters(verb) and not self.is_of_room
         if is_mine and not any(value for name, value in data.items() if name != "mailbox"):
             self.note_if_unknown()

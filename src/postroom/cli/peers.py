@@ -474,7 +474,7 @@ def _scope_rules(rules: list[tuple[str, str] | None]) -> dict[str, tuple[str, ..
     looks=True,
 )
 def run_peers_list(context: Context) -> Answer:
-    found = perform(context.room.core, context.room.principal, core_peers.ListPeers()).peers
+    found = perform(context.room.core, context.room.principal, core_peers.ListPeers())
     links = _links(context) if found else {}
     waiting, stranded = outbox.count_waiting(context.room.core)
     peers = [plain(peer) | _now(peer, links, waiting) for peer in found]
@@ -521,7 +521,7 @@ def run_peers_ping(context: Context) -> Answer:
     if "system" in context.values:
         result = _ask(context, "ping_peer", system=_known(context).system)
         return Answer(context.name, result, pinged, code=0 if result["answers"] else NOT_NOW)
-    found = perform(context.room.core, context.room.principal, core_peers.ListPeers()).peers
+    found = perform(context.room.core, context.room.principal, core_peers.ListPeers())
     every = [_ask(context, "ping_peer", system=peer.system) for peer in found]
     is_well = all(result["answers"] for result in every)
     return Answer(context.name, {"peers": every}, all_pinged, code=0 if is_well else NOT_NOW)
@@ -584,7 +584,7 @@ def run_peers_trust(context: Context) -> Answer:
     before = _known(context)
     core, caller = context.room.core, context.room.principal
     args = {"trusted": False} if "withdraw" in ways else _trusted(context, before)
-    after = perform(core, caller, core_peers.TrustPeer(system=before.system, **args)).peer
+    after = perform(core, caller, core_peers.TrustPeer(system=before.system, **args))
     token = None
     if context.get("rotate"):
         made = perform(core, caller, core_peers.RotatePeer(system=before.system))
@@ -629,7 +629,7 @@ def _pinned(pem: str, field: str) -> dict[str, Any]:
 )
 def run_peers_remove(context: Context) -> Answer:
     core = context.room.core
-    gone = perform(core, context.room.principal, core_peers.RemovePeer(system=context.get("system"))).peer
+    gone = perform(core, context.room.principal, core_peers.RemovePeer(system=context.get("system")))
     _, stranded = outbox.count_waiting(core)
     lost = {system: many for system, many in stranded.items() if speaks_for(gone, system)}
     return Answer(context.name, {"removed": gone.system, "waiting": lost}, removed)
@@ -637,7 +637,7 @@ def run_peers_remove(context: Context) -> Answer:
 
 def _known(context: Context) -> Peer:
     request = core_peers.GetPeer(system=context.get("system"))
-    return perform(context.room.core, context.room.principal, request).peer
+    return perform(context.room.core, context.room.principal, request)
 
 
 # -- commands about mounts
@@ -690,7 +690,7 @@ def _mount(context: Context, place: str, room: Room) -> Peer:
         ours=room.system,
         room=context.settings.store,
     )
-    return perform(room.core, room.principal, request).peer
+    return perform(room.core, room.principal, request)
 
 
 @command(
@@ -705,7 +705,7 @@ def _mount(context: Context, place: str, room: Room) -> Peer:
 )
 def run_unmount(context: Context) -> Answer:
     request = core_peers.Unmount(system=context.get("name"))
-    peer = perform(context.room.core, context.room.principal, request).peer
+    peer = perform(context.room.core, context.room.principal, request)
     result = forget(peer, context.room.system)
     return Answer(context.name, {"removed": peer.system, "told": result}, _unmounted)
 

@@ -235,7 +235,7 @@ declare(
     Option("ID", help="as postroom tokens shows it", required=True, field="id"),
     verb="tokens.RevokeToken",
     places=("id",),
-    shape=lambda _, gone: {"about": plain(gone.token)},
+    shape=lambda _, gone: {"about": plain(gone)},
     view=lambda _screen, data: f"{data['about']['id']} is worth nothing now.\n",
     about="Its agent stays sealed: over the socket, nobody acts for it without another token, until tokens unseal.",
     examples=(('postroom tokens revoke "$TOKEN_ID"', "it leaked"),),

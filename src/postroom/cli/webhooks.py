@@ -21,7 +21,6 @@ from .output import hint, listing, one_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..core.webhooks import OneWebhook
     from ..hosts.webhooks import Outcome
     from ..model.webhook import Webhook
     from ..room import Room
@@ -109,11 +108,11 @@ def _add(context: Context, room: Room) -> Webhook:
         min_priority=Priority[context.get("min_priority", "normal").upper()],
         allow_private=bool(context.get("allow_private")),
     )
-    return perform(room.core, room.principal, request).webhook
+    return perform(room.core, room.principal, request)
 
 
-def _with_secret(_context: Context, made: OneWebhook) -> dict[str, Any]:
-    return {"webhook": plain(made.webhook), "secret": made.webhook.secret}
+def _with_secret(_context: Context, made: Webhook) -> dict[str, Any]:
+    return {"webhook": plain(made), "secret": made.secret}
 
 
 def _note_beside_secret(context: Context, text: str) -> None:
@@ -156,12 +155,12 @@ declare(
 )
 def run_webhook_test(context: Context) -> Answer:
     core, caller = context.room.core, context.room.principal
-    webhook = perform(core, caller, webhooks.GetWebhook(id=context.get("id"))).webhook
+    webhook = perform(core, caller, webhooks.GetWebhook(id=context.get("id")))
     began = perf_counter()
     outcome = asyncio.run(_tried(context.room, webhook))
     seconds = perf_counter() - began
     if outcome.is_rung and not webhook.is_on:
-        webhook = perform(core, caller, webhooks.SwitchOn(id=webhook.id)).webhook
+        webhook = perform(core, caller, webhooks.SwitchOn(id=webhook.id))
     data = {
         "webhook": plain(webhook),
         "rung": outcome.is_rung,
@@ -207,7 +206,7 @@ declare(
     ID,
     verb="webhooks.RemoveWebhook",
     places=("id",),
-    shape=lambda _, gone: {"removed": gone.webhook.id},
+    shape=lambda _, gone: {"removed": gone.id},
     view=lambda _screen, data: f"{data['removed']} is called no more.\n",
     about="Rings of it that were given up, or wait to be tried again, are forgotten. The mail itself is not touched.",
     examples=(('postroom webhooks remove "$WEBHOOK_ID"', "gone"),),

@@ -59,13 +59,7 @@ CARD_FIELDS = (
 MOST_REQUEUED = 10_000  # letters that are released when an agent returns; the leases of further ones run out
 
 
-class OneAgent(Struct):
-    """One agent of the room."""
-
-    agent: Agent
-
-
-@verb("register", OneAgent, action="register")
+@verb("register", Agent, under="agent", action="register")
 class Register(MailboxVerb, kw_only=True):
     """Register an agent, or change its card.
 
@@ -85,7 +79,7 @@ class Register(MailboxVerb, kw_only=True):
     metadata: Annotated[dict[str, Any] | None, "anything else"] = None
     extra: Annotated[dict[str, Any] | None, LOCAL] = None  # fields of other protocols
 
-    def run(self, core: Core, principal: Principal) -> OneAgent:
+    def run(self, core: Core, principal: Principal) -> Agent:
         moment, name = core.now(), self.agent_id
         given = {field: getattr(self, field) for field in CARD_FIELDS}
         fields = {field: value for field, value in given.items() if value is not None}
@@ -112,7 +106,7 @@ class Register(MailboxVerb, kw_only=True):
                 raise NameTaken(f"{name!r} is held by another live agent", field="id")
 
         core.store.commit(plan)
-        return OneAgent(registered_agent(core, name))
+        return registered_agent(core, name)
 
 
 def register_again(core: Core, principal: Principal, name: str, fields: Mapping[str, Any]) -> Agent:
@@ -120,22 +114,16 @@ def register_again(core: Core, principal: Principal, name: str, fields: Mapping[
     card = find_value(core, CARD, name, Card)
     kept: dict[str, Any] = {} if card is None else {field: getattr(card, field) for field in CARD_FIELDS}
     given = {field: value for field, value in fields.items() if value is not None}
-    return perform(core, principal, Register(agent_id=name, **kept | given)).agent
+    return perform(core, principal, Register(agent_id=name, **kept | given))
 
 
-class OneCard(Struct):
-    """The card of an agent."""
-
-    card: Card
-
-
-@verb("update_card", OneCard, action="register", local=True)
+@verb("update_card", Card, under="card", action="register", local=True)
 class UpdateCard(MailboxVerb, kw_only=True):
     """Change the card of an agent by a function; its principal and its presence stay as they were."""
 
     change: Annotated[Callable[[Card], Card], "returns the changed card"]
 
-    def run(self, core: Core, _principal: Principal) -> OneCard:
+    def run(self, core: Core, _principal: Principal) -> Card:
         name = self.agent_id
 
         def plan() -> tuple[Sequence[Write], Card]:
@@ -157,10 +145,10 @@ class UpdateCard(MailboxVerb, kw_only=True):
                 *membership_writes(core, name, after, held),
             ], after
 
-        return OneCard(commit(core, plan))
+        return commit(core, plan)
 
 
-@verb("heartbeat", OneAgent, action="heartbeat")
+@verb("heartbeat", Agent, under="agent", action="heartbeat")
 class RecordHeartbeat(MailboxVerb, kw_only=True):
     """Record that you are alive. Values that are not given stay as they were."""
 
@@ -168,7 +156,7 @@ class RecordHeartbeat(MailboxVerb, kw_only=True):
     poll_interval: Annotated[float | None, "how often you look"] = None
     active: Annotated[bool, "you did something"] = False
 
-    def run(self, core: Core, _principal: Principal) -> OneAgent:
+    def run(self, core: Core, _principal: Principal) -> Agent:
         moment = core.now()
         changed: dict[str, Any] = {"left": False, "dormant": False}
         if self.current_tasks is not None:
@@ -178,18 +166,18 @@ class RecordHeartbeat(MailboxVerb, kw_only=True):
             changed["poll_interval"] = check_seconds(self.poll_interval, "poll_interval", above=0, most=86_400)
         if self.active:
             changed["active_at"] = moment.wall
-        return OneAgent(_beat(core, self.agent_id, moment, changed))
+        return _beat(core, self.agent_id, moment, changed)
 
 
-@verb("goodbye", OneAgent, action="heartbeat")
+@verb("goodbye", Agent, under="agent", action="heartbeat")
 class Goodbye(MailboxVerb, kw_only=True):
     """Sign off; mail that comes meanwhile waits."""
 
     dormant: Annotated[bool, "sleep: you do not expire, and your next heartbeat wakes you"] = False
 
-    def run(self, core: Core, _principal: Principal) -> OneAgent:
+    def run(self, core: Core, _principal: Principal) -> Agent:
         changed = {"left": True, "dormant": self.dormant}
-        return OneAgent(_beat(core, self.agent_id, core.now(), changed))
+        return _beat(core, self.agent_id, core.now(), changed)
 
 
 def _beat(core: Core, name: str, moment: Moment, changed: dict[str, Any]) -> Agent:
@@ -213,13 +201,7 @@ def _beat(core: Core, name: str, moment: Moment, changed: dict[str, Any]) -> Age
     return registered_agent(core, name)
 
 
-class Beaten(Struct):
-    """The agents whose heartbeat was recorded."""
-
-    agents: list[str]
-
-
-@verb("heartbeats", Beaten, action="heartbeat", local=True)
+@verb("heartbeats", list[str], under="agents", action="heartbeat", local=True)
 class RecordHeartbeats(Verb, kw_only=True):
     """Record that many agents are alive, or that they leave, in one commit.
 
@@ -233,7 +215,7 @@ class RecordHeartbeats(Verb, kw_only=True):
     def owners(self, _core: Core, _principal: Principal) -> list[str | None]:
         return list(self.names)
 
-    def run(self, core: Core, _principal: Principal) -> Beaten:
+    def run(self, core: Core, _principal: Principal) -> list[str]:
         moment = core.now()
         changed: dict[str, Any] = {"at": moment.wall, "steady": moment.steady, "boot": moment.boot}
         changed["left"] = self.leaving
@@ -253,17 +235,17 @@ class RecordHeartbeats(Verb, kw_only=True):
                     writes.append(put_record(BEAT, name, to_plain(beat), held, durable=False))
             return writes, [write.record.key for write in writes]
 
-        return Beaten(commit(core, plan) if self.names else [])
+        return commit(core, plan) if self.names else []
 
 
-@verb("agent", OneAgent, action="agents", writes=False)
+@verb("agent", Agent, under="agent", action="agents", writes=False)
 class GetAgent(Verb, kw_only=True):
     """Return one agent's card and presence."""
 
     name: Annotated[str, "its name"]
 
-    def run(self, core: Core, _principal: Principal) -> OneAgent:
-        return OneAgent(registered_agent(core, meant(check_party(self.name, "id"), core.limits.human)))
+    def run(self, core: Core, _principal: Principal) -> Agent:
+        return registered_agent(core, meant(check_party(self.name, "id"), core.limits.human))
 
 
 def registered_agent(core: Core, name: str) -> Agent:
@@ -313,18 +295,12 @@ class ListAgents(Verb, kw_only=True):
         return Agents(found, announced_agents(core))
 
 
-class Mailboxes(Struct):
-    """The names of the mailboxes of a room."""
-
-    mailboxes: list[str]
-
-
-@verb("mailboxes", Mailboxes, action="room", many=True, writes=False)
+@verb("mailboxes", list[str], under="mailboxes", action="room", many=True, writes=False)
 class ListMailboxes(Verb, kw_only=True):
     """Return every name that ever wrote, was written to, or registered."""
 
-    def run(self, core: Core, _principal: Principal) -> Mailboxes:
-        return Mailboxes(all_names(core.store))
+    def run(self, core: Core, _principal: Principal) -> list[str]:
+        return all_names(core.store)
 
 
 def registered_agents(core: Core, *, gone: bool = False) -> list[Agent]:
@@ -448,19 +424,13 @@ def _last_beat(core: Core, name: str) -> Heartbeat | None:
 MAX_BLOCKED = 10_000  # names blocked by one mailbox
 
 
-class Blocked(Struct):
-    """The names that a mailbox blocks, sorted."""
-
-    blocked: list[str]
-
-
-@verb("block", Blocked, action="block")
+@verb("block", list[str], under="blocked", action="block")
 class Block(MailboxVerb, kw_only=True):
     """Refuse the mail of an agent from now on."""
 
     name: Annotated[str, "its name"]
 
-    def run(self, core: Core, _principal: Principal) -> Blocked:
+    def run(self, core: Core, _principal: Principal) -> list[str]:
         blocked = meant(check_party(self.name, "name"), core.limits.human)
         # A bounce must reach the sender, whatever it has blocked (G6).
         if fold(blocked) == POSTMASTER:
@@ -473,16 +443,16 @@ class Block(MailboxVerb, kw_only=True):
                 raise TooLarge(f"{len(names)} names are blocked, the limit is {MAX_BLOCKED}", field="name")
             return names if any(same_name(blocked, held) for held in names) else (*names, blocked)
 
-        return Blocked(_change_blocked(core, self.agent_id, add))
+        return _change_blocked(core, self.agent_id, add)
 
 
-@verb("unblock", Blocked, action="block")
+@verb("unblock", list[str], under="blocked", action="block")
 class Unblock(MailboxVerb, kw_only=True):
     """Accept its mail again, under all its names. The allow list applies all the same."""
 
     name: Annotated[str, "its name"]
 
-    def run(self, core: Core, _principal: Principal) -> Blocked:
+    def run(self, core: Core, _principal: Principal) -> list[str]:
         freed = meant(check_party(self.name, "name"), core.limits.human)
 
         def remove(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -492,16 +462,16 @@ class Unblock(MailboxVerb, kw_only=True):
             }
             return tuple(held for held in names if fold(held) not in known)
 
-        return Blocked(_change_blocked(core, self.agent_id, remove))
+        return _change_blocked(core, self.agent_id, remove)
 
 
-@verb("blocked", Blocked, action="block", writes=False)
+@verb("blocked", list[str], under="blocked", action="block", writes=False)
 class ListBlocked(MailboxVerb, kw_only=True):
     """Return the senders that are blocked here."""
 
-    def run(self, core: Core, _principal: Principal) -> Blocked:
+    def run(self, core: Core, _principal: Principal) -> list[str]:
         core_names.check_not_moved(core, self.agent_id, "mailbox")
-        return Blocked(sorted(_guard(find_record(core, GUARD, self.agent_id)).block))
+        return sorted(_guard(find_record(core, GUARD, self.agent_id)).block)
 
 
 def allow_list_writes(core: Core, name: str, card: Card) -> list[Write]:
@@ -535,20 +505,14 @@ def _guard_writes(name: str, held: Record | None, guard: Guard) -> list[Write]:
 # Scopes.
 
 
-class OneScope(Struct):
-    """One scope."""
-
-    scope: ScopeCard
-
-
-@verb("create_scope", OneScope, action="register", everyone=True)
+@verb("create_scope", ScopeCard, under="scope", action="register", everyone=True)
 class CreateScope(MailboxVerb, kw_only=True):
     """Create a scope, a team of agents; an error if it was created before."""
 
     scope_id: Annotated[str, "the scope"]
     says: Annotated[dict[str, Any] | None, "its name, description and the like"] = None
 
-    def run(self, core: Core, _principal: Principal) -> OneScope:
+    def run(self, core: Core, _principal: Principal) -> ScopeCard:
         scope = ScopeCard(
             id=check_scope(self.scope_id, "scope_id"),
             created_at=core.now().wall,
@@ -562,16 +526,16 @@ class CreateScope(MailboxVerb, kw_only=True):
                 raise IdTaken(f"there is a scope {scope.id!r} already", field="scope_id", hint="join it")
             return scope
 
-        return OneScope(change_record(core, SCOPE, scope.id, ScopeCard, created))
+        return change_record(core, SCOPE, scope.id, ScopeCard, created)
 
 
-@verb("delete_scope", OneScope, action="register", everyone=True)
+@verb("delete_scope", ScopeCard, under="scope", action="register", everyone=True)
 class DeleteScope(MailboxVerb, kw_only=True):
     """Delete a scope that the agent created; all its members leave it."""
 
     scope_id: Annotated[str, "the scope"]
 
-    def run(self, core: Core, principal: Principal) -> OneScope:
+    def run(self, core: Core, principal: Principal) -> ScopeCard:
         id, scope = self.scope_id, find_scope(core, self.scope_id)
         creator = core_names.current_name(core, scope.created_by) if scope.created_by else None
         if not principal.operator and creator != self.agent_id:
@@ -589,7 +553,7 @@ class DeleteScope(MailboxVerb, kw_only=True):
             return writes
 
         core.store.commit(plan)
-        return OneScope(scope)
+        return scope
 
 
 class ScopeWithMembers(Struct):
@@ -618,42 +582,36 @@ def find_scope(core: Core, id: str) -> ScopeCard:
     return made or ScopeCard(id=id, created_at=core.now().wall)
 
 
-class Scopes(Struct):
-    """Scopes, sorted by name."""
-
-    scopes: list[ScopeCard]
-
-
-@verb("scopes", Scopes, action="agents", many=True, writes=False)
+@verb("scopes", list[ScopeCard], under="scopes", action="agents", many=True, writes=False)
 class ListScopes(Verb, kw_only=True):
     """Return all scopes: those that were created and those that cards name."""
 
-    def run(self, core: Core, _principal: Principal) -> Scopes:
+    def run(self, core: Core, _principal: Principal) -> list[ScopeCard]:
         now, made = core.now().wall, values_of(core, SCOPE, ScopeCard)
         named = {id for card in values_of(core, CARD, Card).values() for id in card.scopes}
-        return Scopes([made.get(id) or ScopeCard(id=id, created_at=now) for id in sorted(named | made.keys())])
+        return [made.get(id) or ScopeCard(id=id, created_at=now) for id in sorted(named | made.keys())]
 
 
-@verb("join_scope", OneCard, action="register")
+@verb("join_scope", Card, under="card", action="register")
 class JoinScope(MailboxVerb, kw_only=True):
     """Add an agent to a scope, so that it gets broadcasts to it. Joining twice is no error."""
 
     scope_id: Annotated[str, "the scope"]
 
-    def run(self, core: Core, principal: Principal) -> OneCard:
+    def run(self, core: Core, principal: Principal) -> Card:
         def join(card: Card) -> Card:
             return replace(card, scopes=tuple(dict.fromkeys((*card.scopes, find_scope(core, self.scope_id).id))))
 
         return UpdateCard(agent_id=self.agent_id, change=join).run(core, principal)
 
 
-@verb("leave_scope", OneCard, action="register")
+@verb("leave_scope", Card, under="card", action="register")
 class LeaveScope(MailboxVerb, kw_only=True):
     """Remove an agent from a scope. Leaving twice is no error."""
 
     scope_id: Annotated[str, "the scope"]
 
-    def run(self, core: Core, principal: Principal) -> OneCard:
+    def run(self, core: Core, principal: Principal) -> Card:
         left = check_scope(self.scope_id, "scope_id")
 
         def leave(card: Card) -> Card:

@@ -109,13 +109,7 @@ def forget_letters(core: Core, letters: Sequence[Message]) -> list[Write]:
     return [*writes, *without(core, ids)]
 
 
-class ShownCount(Struct):
-    """How many of the letters that were shown are in the mailbox."""
-
-    shown: int
-
-
-@verb("shown", ShownCount, action="show", old_names={"message_ids": "ids"})
+@verb("shown", int, under="shown", action="show", old_names={"message_ids": "ids"})
 class Shown(MailboxVerb, kw_only=True):
     """Record that letters were shown to the agent's model or a person; it stamps them as read.
 
@@ -128,7 +122,7 @@ class Shown(MailboxVerb, kw_only=True):
     where: Annotated[str, "at what occasion"] = ""
     read: Annotated[bool, LOCAL] = True  # False: only their headings were shown, and they are not read
 
-    def run(self, core: Core, _principal: Principal) -> ShownCount:
+    def run(self, core: Core, _principal: Principal) -> int:
         mailbox, named = self.agent_id, check_ids(self.ids)
         now = core.now().wall
         where = check_line(self.where, "where", LONGEST_WHERE)
@@ -142,7 +136,7 @@ class Shown(MailboxVerb, kw_only=True):
             unread = [d for d in found if self.read and d.read_at is None and d.state in inbox.READABLE]
             return [*(Move(d, model_delivery.read(d, now), "read") for d in unread), *writes], len(found)
 
-        return ShownCount(commit(core, plan) if named else 0)
+        return commit(core, plan) if named else 0
 
 
 # -- alert logs, and the letters that wait
@@ -300,13 +294,7 @@ CUT_OFF = "the program that alerted ended before it was done"  # shown as the re
 NOT_NOW = 1.0  # seconds until `may_alert`, which said no, is called again
 
 
-class Begun(Struct):
-    """How many unread letters count as alerted at the beginning of an alert log."""
-
-    unread: int
-
-
-@verb("begin_alerts", Begun, action="ring", local=True)
+@verb("begin_alerts", int, under="unread", action="ring", local=True)
 class BeginAlerts(MailboxVerb, kw_only=True):
     """Begin an alert log, if there is none: letters that are unread already count as alerted.
 
@@ -316,7 +304,7 @@ class BeginAlerts(MailboxVerb, kw_only=True):
     way: Annotated[str, _CHANNEL]
     backlog: Annotated[bool, "alert of letters that are unread already, too"] = False
 
-    def run(self, core: Core, _principal: Principal) -> Begun:
+    def run(self, core: Core, _principal: Principal) -> int:
         mailbox, way, backlog = self.agent_id, check_kind(self.way, "way"), self.backlog
         check_spelling(core, mailbox)
 
@@ -329,7 +317,7 @@ class BeginAlerts(MailboxVerb, kw_only=True):
                 put_log(mailbox, way, AlertLog(up_to=0 if backlog else core.store.cursor().number), None)
             ], seen
 
-        return Begun(commit(core, plan) if backlog or find_log(core, mailbox, way) is None else 0)
+        return commit(core, plan) if backlog or find_log(core, mailbox, way) is None else 0
 
 
 class DueAlert(Struct):
@@ -489,13 +477,7 @@ def _count_unread(core: Core, mailbox: str, moment: Moment) -> int:
 LONGEST_WHY = 500
 
 
-class GivenUp(Struct):
-    """For how many letters nobody tries to alert any more."""
-
-    given_up: int
-
-
-@verb("ring_failed", GivenUp, action="ring", old_names={"message_ids": "ids"})
+@verb("ring_failed", int, under="given_up", action="ring", old_names={"message_ids": "ids"})
 class AlertFailed(MailboxVerb, kw_only=True):
     """Record that an alert could not be delivered: it is tried again later, and given up after several tries.
 
@@ -510,7 +492,7 @@ class AlertFailed(MailboxVerb, kw_only=True):
     chance: Annotated[float, LOCAL] = 1.0
     was_tried: Annotated[bool, LOCAL] = True
 
-    def run(self, core: Core, _principal: Principal) -> GivenUp:
+    def run(self, core: Core, _principal: Principal) -> int:
         mailbox, way = self.agent_id, check_kind(self.way, "way")
         why, named = check_text(self.why, "why")[:LONGEST_WHY], check_ids(self.ids)
         how: dict[str, Any] = {"delay": self.delay, "chance": self.chance, "was_tried": self.was_tried}
@@ -540,7 +522,7 @@ class AlertFailed(MailboxVerb, kw_only=True):
             writes = [put_log(mailbox, way, log, held), put_recipient(mailbox, after, recipient), *audits]
             return writes, len(lost.keys() & log.dead.keys())
 
-        return GivenUp(commit(core, plan))
+        return commit(core, plan)
 
 
 @verb("alert_done", type(None), action="ring", local=True)
@@ -559,19 +541,13 @@ class AlertDone(MailboxVerb, kw_only=True):
         change_record(core, ALERT_LOG, alert_log_key(mailbox, way), AlertLog, done, durable=False)
 
 
-class GivenUpAlerts(Struct):
-    """Alerts that were given up."""
-
-    alerts: list[DeadAlertRow]
-
-
-@verb("dead_alerts", GivenUpAlerts, action="ring", many=True, writes=False, everyone=True)
+@verb("dead_alerts", list[DeadAlertRow], under="alerts", action="ring", many=True, writes=False, everyone=True)
 class DeadAlerts(MailboxVerb, kw_only=True):
     """Return alerts that were given up, for letters that are still unread."""
 
     limit: Annotated[int | None, "how many at most"] = None
 
-    def run(self, core: Core, _principal: Principal) -> GivenUpAlerts:
+    def run(self, core: Core, _principal: Principal) -> list[DeadAlertRow]:
         most = check_limit(self.limit)
         logs = list(alert_logs(core, self.mailbox))
         unread = _unread_dead(core, self.mailbox, [log for _, _, log, _ in logs])
@@ -581,16 +557,10 @@ class DeadAlerts(MailboxVerb, kw_only=True):
             for id, dead in log.dead.items()
             if (at, id) in unread
         ]
-        return GivenUpAlerts(rows[:most])
+        return rows[:most]
 
 
-class Retried(Struct):
-    """How many alerts are tried again."""
-
-    retried: int
-
-
-@verb("retry_alerts", Retried, action="ring", everyone=True)
+@verb("retry_alerts", int, under="retried", action="ring", everyone=True)
 class RetryAlerts(MailboxVerb, kw_only=True):
     """Try given-up alerts again: of these letters or of all, by this channel or by any.
 
@@ -600,7 +570,7 @@ class RetryAlerts(MailboxVerb, kw_only=True):
     way: Annotated[str | None, "only by this channel"] = None
     ids: Annotated[str | list[str] | None, "only of these letters"] = None
 
-    def run(self, core: Core, _principal: Principal) -> Retried:
+    def run(self, core: Core, _principal: Principal) -> int:
         wanted = None if self.way is None else check_kind(self.way, "way")
         named = None if self.ids is None else check_ids(self.ids)
         moment = core.now()
@@ -617,7 +587,7 @@ class RetryAlerts(MailboxVerb, kw_only=True):
                     writes.append(put_log(at, way, alerts.retry_dead(log, again, moment), held))
             return writes, count
 
-        return Retried(commit(core, plan))
+        return commit(core, plan)
 
 
 def _unread_dead(core: Core, mailbox: str | None, logs: Iterable[AlertLog]) -> dict[tuple[str, str], AlertLetter]:

@@ -119,7 +119,7 @@ class Board(MailboxVerb, kw_only=True):
         most, moment = check_count(self.limit, "limit"), core.now()
         tasks = [task for task in known_tasks(core, self.agent_id) if not task.is_final]
         waits = [*self._escalations(core, principal), *_questions(tasks), *self._requests(core)]
-        alerts = DeadAlerts(agent_id=self.agent_id).run(core, principal).alerts
+        alerts = DeadAlerts(agent_id=self.agent_id).run(core, principal)
         shown = {
             "waits": _unanswered(core, sorted(waits, key=lambda one: one.since), most),
             "deadlines": _first(_deadlines(tasks, moment.wall), most),
@@ -133,7 +133,7 @@ class Board(MailboxVerb, kw_only=True):
         return BoardView(at=moment.wall, mailbox=self.agent_id, **lists, more=more)
 
     def _escalations(self, core: Core, principal: Principal) -> list[Wait]:
-        listed = ListEscalations(agent_id=self.agent_id).run(core, principal).escalations
+        listed = ListEscalations(agent_id=self.agent_id).run(core, principal)
         return [
             Wait(
                 what="escalation",

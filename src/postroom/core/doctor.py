@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Annotated
 
-from msgspec import Struct
-
 from .. import __version__
 from ..errors import PostroomError
 from ..model.agent import Warmth
@@ -77,18 +75,12 @@ class Doctor(Verb, kw_only=True):
         return Diagnosis(findings=tuple(findings))
 
 
-class Quarantined(Struct):
-    """The ids of letters that were found damaged on disk and set aside."""
-
-    quarantined: list[str]
-
-
-@verb("quarantined", Quarantined, action="room", writes=False)
+@verb("quarantined", list[str], under="quarantined", action="room", writes=False)
 class ListQuarantined(Verb, kw_only=True):
     """Return the ids of letters that were found damaged on disk and set aside."""
 
-    def run(self, core: Core, _principal: Principal) -> Quarantined:
-        return Quarantined(core.store.quarantined())
+    def run(self, core: Core, _principal: Principal) -> list[str]:
+        return core.store.quarantined()
 
 
 def _write_and_read(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:

@@ -16,7 +16,6 @@ from datetime import timedelta
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import Invalid, Missing, NotAllowed
@@ -103,20 +102,22 @@ class Escalate(LetterFields, kw_only=True):
         return commit_posts(core, [post], plan)[0]
 
 
-class Escalations(Struct):
-    """Questions that were escalated."""
-
-    escalations: list[Escalation]
-
-
-@verb("escalations", Escalations, action="escalations", many=True, writes=False, everyone=True)
+@verb(
+    "escalations",
+    list[Escalation],
+    action="escalations",
+    under="escalations",
+    many=True,
+    writes=False,
+    everyone=True,
+)
 class ListEscalations(MailboxVerb, kw_only=True):
     """Return the questions that were escalated from here or to here, the oldest first, as they are now."""
 
     open_only: Annotated[bool, "false: also those that are closed"] = True
     limit: Annotated[int | None, "how many at most"] = None
 
-    def run(self, core: Core, _principal: Principal) -> Escalations:
+    def run(self, core: Core, _principal: Principal) -> list[Escalation]:
         most = check_limit(self.limit)
         kinds = (OPEN_ESCALATION,) if self.open_only else (OPEN_ESCALATION, CLOSED_ESCALATION)
         found = [one for kind in kinds for one in values_of(core, kind, Escalation).values()]
@@ -124,22 +125,16 @@ class ListEscalations(MailboxVerb, kw_only=True):
         if not seen and self.agent_id:
             inbox.check_spelling(core, self.agent_id)
         shown = [one for one in seen if one.status == "open" or not self.open_only]
-        return Escalations(sorted(shown, key=lambda one: (one.opened_at, one.id))[:most])
+        return sorted(shown, key=lambda one: (one.opened_at, one.id))[:most]
 
 
-class OneEscalation(Struct):
-    """A question that was escalated."""
-
-    escalation: Escalation
-
-
-@verb("resolve", OneEscalation, action="escalations", old_names={"escalation_id": "id"})
+@verb("resolve", Escalation, under="escalation", action="escalations", old_names={"escalation_id": "id"})
 class Resolve(MailboxVerb, kw_only=True):
     """Close a question without an answer: its asker and the agents it reached may do so."""
 
     id: Annotated[str, "the escalation's id"]
 
-    def run(self, core: Core, _principal: Principal) -> OneEscalation:
+    def run(self, core: Core, _principal: Principal) -> Escalation:
         mailbox, id = self.agent_id, self.id
 
         def plan() -> tuple[Sequence[Write], Escalation]:
@@ -152,7 +147,7 @@ class Resolve(MailboxVerb, kw_only=True):
                 now = replace(now, status="resolved", closed_at=core.now().wall, closed_by=mailbox)
             return close(core, now), now
 
-        return OneEscalation(commit(core, plan))
+        return commit(core, plan)
 
 
 def close(core: Core, closed: Escalation) -> list[Write]:

@@ -53,34 +53,22 @@ def all_peers(core: Core) -> dict[str, Peer]:
     return {one.system: one for one in found}
 
 
-class Peers(Struct):
-    """Peers, in the order of their names."""
-
-    peers: list[Peer]
-
-
-@verb("peers", Peers, action="peers", writes=False)
+@verb("peers", list[Peer], under="peers", action="peers", writes=False)
 class ListPeers(Verb, kw_only=True):
     """Return all peers without their secrets, in the order of their names."""
 
-    def run(self, core: Core, _principal: Principal) -> Peers:
-        return Peers(list(all_peers(core).values()))
+    def run(self, core: Core, _principal: Principal) -> list[Peer]:
+        return list(all_peers(core).values())
 
 
-class OnePeer(Struct):
-    """A peer. Its secrets are for callers in this process alone."""
-
-    peer: Peer
-
-
-@verb("peer", OnePeer, action="peers", writes=False, local=True)
+@verb("peer", Peer, under="peer", action="peers", writes=False, local=True)
 class GetPeer(Verb, kw_only=True):
     """Return one peer with the token that it gets from us."""
 
     system: Annotated[str, "the name of the other system"]
 
-    def run(self, core: Core, _principal: Principal) -> OnePeer:
-        return OnePeer(known_peer(core, self.system))
+    def run(self, core: Core, _principal: Principal) -> Peer:
+        return known_peer(core, self.system)
 
 
 def peer(core: Core, system: str) -> Peer | None:
@@ -137,7 +125,7 @@ class AddPeer(Verb, kw_only=True):
         return NewPeer(fresh if kept.proof == token_hash(fresh) else "", kept)
 
 
-@verb("trust_peer", OnePeer, action="peers", local=True)
+@verb("trust_peer", Peer, under="peer", action="peers", local=True)
 class TrustPeer(Verb, kw_only=True):
     """Trust a peer, with the pinned certificate if one is given; or withdraw the trust."""
 
@@ -146,7 +134,7 @@ class TrustPeer(Verb, kw_only=True):
     pin: Annotated[str | None, "the fingerprint of the certificate to insist on"] = None
     certificate: Annotated[str, "that certificate as PEM, if it is known"] = ""
 
-    def run(self, core: Core, _principal: Principal) -> OnePeer:
+    def run(self, core: Core, _principal: Principal) -> Peer:
         fields: dict[str, Any] = {"trusted": self.trusted}
         if self.pin is not None:
             fields |= {"pin": self.pin, "certificate": self.certificate, "alert": ""}
@@ -154,7 +142,7 @@ class TrustPeer(Verb, kw_only=True):
         def step(before: Peer | None) -> Peer:
             return replace(before or known_peer(core, self.system), **fields)
 
-        return OnePeer(change(core, self.system, step))
+        return change(core, self.system, step)
 
 
 def without_tokens(peer: Peer) -> Peer:
@@ -188,19 +176,19 @@ def rotated(peer: Peer, fresh: str, now: datetime) -> Peer:
     return replace(peer, proof=token_hash(fresh), former_proof=peer.proof, former_until=until)
 
 
-@verb("remove_peer", OnePeer, action="peers", local=True)
+@verb("remove_peer", Peer, under="peer", action="peers", local=True)
 class RemovePeer(Verb, kw_only=True):
     """Remove a peer. Mail that waits for it stays until it is too old."""
 
     system: Annotated[str, "the name of the other system"]
 
-    def run(self, core: Core, _principal: Principal) -> OnePeer:
+    def run(self, core: Core, _principal: Principal) -> Peer:
         key = fold(self.system)
 
         def plan() -> tuple[Sequence[Write], Peer]:
             return [put_record(PEER, key, None, find_record(core, PEER, key))], known_peer(core, self.system)
 
-        return OnePeer(commit(core, plan))
+        return commit(core, plan)
 
 
 # -- proof of a calling peer
@@ -398,7 +386,7 @@ def _check_permission(scope: str, allowed: tuple[str, ...]) -> None:
 # -- mounts: mail folders of other programs as systems. A running server links them.
 
 
-@verb("mount", OnePeer, action="peers", local=True)
+@verb("mount", Peer, under="peer", action="peers", local=True)
 class Mount(Verb, kw_only=True):
     """Make the room of another program a system."""
 
@@ -408,7 +396,7 @@ class Mount(Verb, kw_only=True):
     ours: Annotated[str, "the name of this room"]
     room: Annotated[str, "the address of this room"]
 
-    def run(self, core: Core, _principal: Principal) -> OnePeer:
+    def run(self, core: Core, _principal: Principal) -> Peer:
         system, place = self.system, self.place
         _check_place(place, self.room)
         for other in all_peers(core).values():
@@ -423,16 +411,16 @@ class Mount(Verb, kw_only=True):
             kept = before or Peer(system=system, auth="none", is_mount=True, relays_to=True)
             return replace(kept, place=place, exposure=self.exposure, tags=())
 
-        return OnePeer(change(core, system, step, ours=self.ours))
+        return change(core, system, step, ours=self.ours)
 
 
-@verb("unmount", OnePeer, action="peers", local=True)
+@verb("unmount", Peer, under="peer", action="peers", local=True)
 class Unmount(Verb, kw_only=True):
     """Remove a mounted folder from the systems. The folder stays as it is."""
 
     system: Annotated[str, "what it is called here"]
 
-    def run(self, core: Core, principal: Principal) -> OnePeer:
+    def run(self, core: Core, principal: Principal) -> Peer:
         if not known_peer(core, self.system).place:
             hint = f"postroom peers remove {self.system}"
             raise Missing(f"{self.system!r} is no mounted folder", field="system", hint=hint)
@@ -461,18 +449,12 @@ _GIVES_WAY = "made"  # a name made here, until a server's name is known or it wa
 _DIGITS = 8  # random digits: two rooms of one network must not get the same name
 
 
-class System(Struct):
-    """The name of this room among other systems."""
-
-    system: str
-
-
-@verb("system", System, action="room", local=True)
+@verb("system", str, under="system", action="room", local=True)
 class GetSystem(Verb, kw_only=True):
     """Return the name of this room, the same from every process and after every restart."""
 
-    def run(self, core: Core, _principal: Principal) -> System:
-        return System(system_id(core))
+    def run(self, core: Core, _principal: Principal) -> str:
+        return system_id(core)
 
 
 def system_id(core: Core, *, gives_way: bool = False) -> str:

@@ -92,32 +92,20 @@ class SweepRoom(Verb, kw_only=True):
         )
 
 
-class Archived(Struct):
-    """The number of letters that were archived."""
-
-    archived: int
-
-
-@verb("archive", Archived, action="janitor", slow=True)
+@verb("archive", int, under="archived", action="janitor", slow=True)
 class Archive(Verb, kw_only=True):
     """Archive mail that was acknowledged so many seconds ago, or as long ago as the settings say."""
 
     older_than: Annotated[float | None, "for how long it has been done, in seconds"] = None
     progress: Annotated[Progress | None, LOCAL] = None
 
-    def run(self, core: Core, _principal: Principal) -> Archived:
+    def run(self, core: Core, _principal: Principal) -> int:
         now, old = core.now().wall, self.older_than
         cutoff = archive_cutoff(now, core.limits) if old is None else _before(now, old)
-        return Archived(_archive(core, now, cutoff, check_progress(self.progress)))
+        return _archive(core, now, cutoff, check_progress(self.progress))
 
 
-class Purged(Struct):
-    """The number of letters that were deleted."""
-
-    purged: int
-
-
-@verb("purge", Purged, action="janitor", slow=True)
+@verb("purge", int, under="purged", action="janitor", slow=True)
 class Purge(Verb, kw_only=True):
     """Delete letters settled everywhere so many seconds ago, and all settled ones but the newest `keep`.
 
@@ -128,13 +116,13 @@ class Purge(Verb, kw_only=True):
     keep: Annotated[int | None, "how many settled letters stay"] = None
     progress: Annotated[Progress | None, LOCAL] = None
 
-    def run(self, core: Core, _principal: Principal) -> Purged:
+    def run(self, core: Core, _principal: Principal) -> int:
         now, tell = core.now().wall, check_progress(self.progress)
         if self.older_than is None and self.keep is None:
-            return Purged(_purge(core, now, *_retention(core, now), tell))
+            return _purge(core, now, *_retention(core, now), tell)
         cutoff = None if self.older_than is None else _before(now, self.older_than)
         most = None if self.keep is None else check_count(self.keep, "keep", least=0)
-        return Purged(_purge(core, now, cutoff, most, tell))
+        return _purge(core, now, cutoff, most, tell)
 
 
 def _retention(core: Core, now: datetime) -> tuple[datetime | None, int | None]:

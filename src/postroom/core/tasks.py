@@ -155,12 +155,6 @@ class TaskWithLetters(Struct):
     letters: list[Message]
 
 
-class MailboxTasks(Struct):
-    """Tasks of a mailbox or, for an operator, of the room."""
-
-    tasks: list[FoundTask]
-
-
 @verb("find_task", FoundTask, action="task", writes=False, local=True)
 class FindTask(MailboxVerb, kw_only=True):
     """Return a task that was given or received: by any letter of it, or by its name in the letters."""
@@ -225,7 +219,7 @@ def _task_named(core: Core, mailbox: str, id: str) -> TaskStatus | None:
     return named[0] if named else None
 
 
-@verb("tasks", MailboxTasks, action="task", many=True, writes=False, everyone=True)
+@verb("tasks", list[FoundTask], under="tasks", action="task", many=True, writes=False, everyone=True)
 class ListTasks(MailboxVerb, kw_only=True):
     """Return tasks given or received here, the most recently moved first."""
 
@@ -233,7 +227,7 @@ class ListTasks(MailboxVerb, kw_only=True):
     states: Annotated[str | list[str] | None, "only in these states"] = None
     limit: Annotated[int | None, "how many at most"] = 50
 
-    def run(self, core: Core, _principal: Principal) -> MailboxTasks:
+    def run(self, core: Core, _principal: Principal) -> list[FoundTask]:
         if not isinstance(self.role, str) or self.role not in ROLES:
             raise Invalid(f"{quoted(self.role)} is not a role", field="role", hint=", ".join(ROLES))
         wanted = set(TaskState)
@@ -244,7 +238,7 @@ class ListTasks(MailboxVerb, kw_only=True):
         tasks = self._of_mailbox(core) if self.agent_id else known_tasks(core, "")
         found = [task for task in tasks if task.state in wanted]
         newest = sorted(found, key=lambda task: task.moved_at, reverse=True)[:most]
-        return MailboxTasks([_with_session(core, self.agent_id, task) for task in newest])
+        return [_with_session(core, self.agent_id, task) for task in newest]
 
     def _of_mailbox(self, core: Core) -> list[TaskStatus]:
         """Return the tasks in which the mailbox has the role that is asked for."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Struct
-
 from ..errors import Invalid, Missing, TooLarge
 from ..model.message import Template, filled, places_in
 from ..model.names import check_kind, check_name
@@ -23,43 +21,25 @@ if TYPE_CHECKING:
     from .core import Core
 
 
-class Templates(Struct):
-    """Templates of the room."""
-
-    templates: list[Template]
-
-
-class OneTemplate(Struct):
-    """A template of the room."""
-
-    template: Template
-
-
-class DeletedTemplate(Struct):
-    """The name of a template that was deleted."""
-
-    deleted: str
-
-
-@verb("templates", Templates, action="template", writes=False)
+@verb("templates", list[Template], under="templates", action="template", writes=False)
 class ListTemplates(Verb, kw_only=True):
     """Return all templates, sorted by name."""
 
-    def run(self, core: Core, _principal: Principal) -> Templates:
-        return Templates(list(values_of(core, TEMPLATE, Template).values()))
+    def run(self, core: Core, _principal: Principal) -> list[Template]:
+        return list(values_of(core, TEMPLATE, Template).values())
 
 
-@verb("template", OneTemplate, action="template", writes=False)
+@verb("template", Template, under="template", action="template", writes=False)
 class GetTemplate(Verb, kw_only=True):
     """Return one template."""
 
     name: Annotated[str, "its name"]
 
-    def run(self, core: Core, _principal: Principal) -> OneTemplate:
-        return OneTemplate(_find(core, self.name))
+    def run(self, core: Core, _principal: Principal) -> Template:
+        return _find(core, self.name)
 
 
-@verb("save_template", OneTemplate, action="templates")
+@verb("save_template", Template, under="template", action="templates")
 class SaveTemplate(Verb, kw_only=True):
     """Keep a recurring letter under a name; it replaces an older one."""
 
@@ -70,21 +50,21 @@ class SaveTemplate(Verb, kw_only=True):
     priority: Annotated[PriorityWord | None, "low, normal, high or urgent"] = None
     tags: Annotated[list[Any] | None, "labels"] = None
 
-    def run(self, core: Core, _principal: Principal) -> OneTemplate:
+    def run(self, core: Core, _principal: Principal) -> Template:
         given = {name: value for name in _FIELDS if (value := getattr(self, name)) is not None}
         template = check_template(core, self.name, given)
-        return OneTemplate(change_record(core, TEMPLATE, template.name, Template, lambda _: template))
+        return change_record(core, TEMPLATE, template.name, Template, lambda _: template)
 
 
-@verb("delete_template", DeletedTemplate, action="templates")
+@verb("delete_template", str, under="deleted", action="templates")
 class DeleteTemplate(Verb, kw_only=True):
     """Delete a template."""
 
     name: Annotated[str, "its name"]
 
-    def run(self, core: Core, _principal: Principal) -> DeletedTemplate:
+    def run(self, core: Core, _principal: Principal) -> str:
         change_record(core, TEMPLATE, _find(core, self.name).name, Template, lambda _: None)
-        return DeletedTemplate(self.name)
+        return self.name
 
 
 @verb("send_template", Receipt, action="send")

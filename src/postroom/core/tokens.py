@@ -99,33 +99,21 @@ class CreateToken(Verb, kw_only=True):
         return NewToken(text, token)
 
 
-class Tokens(Struct):
-    """Tokens, the oldest first."""
-
-    tokens: list[Token]
-
-
-@verb("tokens", Tokens, action="tokens", writes=False)
+@verb("tokens", list[Token], under="tokens", action="tokens", writes=False)
 class ListTokens(Verb, kw_only=True):
     """Return all tokens without their secrets, including revoked ones, the oldest first."""
 
-    def run(self, core: Core, _principal: Principal) -> Tokens:
-        return Tokens(sorted(values_of(core, TOKEN, Token).values(), key=lambda token: token.created_at))
+    def run(self, core: Core, _principal: Principal) -> list[Token]:
+        return sorted(values_of(core, TOKEN, Token).values(), key=lambda token: token.created_at)
 
 
-class OneToken(Struct):
-    """A token."""
-
-    token: Token
-
-
-@verb("revoke_token", OneToken, action="tokens")
+@verb("revoke_token", Token, under="token", action="tokens")
 class RevokeToken(Verb, kw_only=True):
     """Make a token invalid at once. Its agent stays sealed."""
 
     id: Annotated[str, "the token's id"]
 
-    def run(self, core: Core, _principal: Principal) -> OneToken:
+    def run(self, core: Core, _principal: Principal) -> Token:
         missing = Missing(f"there is no token {self.id!a}", field="id", hint="postroom tokens shows all")
         if not is_made_id(self.id):
             raise missing
@@ -135,7 +123,7 @@ class RevokeToken(Verb, kw_only=True):
                 raise missing
             return replace(token, revoked_at=token.revoked_at or core.now().wall)
 
-        return OneToken(change_record(core, TOKEN, self.id, Token, revoked))
+        return change_record(core, TOKEN, self.id, Token, revoked)
 
 
 class Unsealed(Struct):

@@ -76,6 +76,7 @@ class Declaration(Struct, frozen=True, kw_only=True):
     name: str
     about: str  # the first line of its docstring
     result: type | str  # the type of what it returns; in words where another program's protocol defines it
+    under: str | None = None  # the name of the result in its JSON; None: its JSON is an object of its own
     action: str  # the row of `authorize.RULES` that decides who may call it
     also: str | None = None  # a second row, where it needs two rights
     writes: bool = True  # does it change anything?

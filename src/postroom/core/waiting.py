@@ -95,7 +95,7 @@ class Waiting(MailboxVerb, kw_only=True):
         return WaitingList(mailbox, shown, len(ordered) - len(shown))
 
     def _escalations(self, core: Core, principal: Principal) -> list[Entry]:
-        listed = ListEscalations(agent_id=self.agent_id).run(core, principal).escalations
+        listed = ListEscalations(agent_id=self.agent_id).run(core, principal)
         return [
             Entry(
                 what="escalation",

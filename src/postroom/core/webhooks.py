@@ -48,19 +48,7 @@ MOST = 100  # webhooks of a room
 _LONGEST_NOTE = 500
 
 
-class OneWebhook(Struct):
-    """A webhook. Its secret is for callers in this process alone."""
-
-    webhook: Webhook
-
-
-class Webhooks(Struct):
-    """Webhooks, the oldest first."""
-
-    webhooks: list[Webhook]
-
-
-@verb("add_webhook", OneWebhook, action="webhooks", local=True)
+@verb("add_webhook", Webhook, under="webhook", action="webhooks", local=True)
 class AddWebhook(Verb, kw_only=True):
     """Add a webhook with a fresh secret. Mail that waits already causes no call."""
 
@@ -69,7 +57,7 @@ class AddWebhook(Verb, kw_only=True):
     min_priority: Annotated[Priority, "only for letters of at least this priority"] = Priority.NORMAL
     allow_private: Annotated[bool, "it may be on this machine or in a private network"] = False
 
-    def run(self, core: Core, principal: Principal) -> OneWebhook:
+    def run(self, core: Core, principal: Principal) -> Webhook:
         check_target(read_target(self.url), allow_private=self.allow_private)
         made = Webhook(
             id=os.urandom(4).hex(),
@@ -89,7 +77,7 @@ class AddWebhook(Verb, kw_only=True):
         # Before the webhook exists: a letter that comes in between is then new to it, and not missed.
         alerts.BeginAlerts(agent_id=made.mailbox, way=made.way).run(core, principal)
         core.store.commit(plan)
-        return OneWebhook(made)
+        return made
 
 
 def all_webhooks(core: Core) -> list[Webhook]:
@@ -97,31 +85,31 @@ def all_webhooks(core: Core) -> list[Webhook]:
     return sorted(values_of(core, WEBHOOK, Webhook).values(), key=lambda one: (one.created_at, one.id))
 
 
-@verb("webhooks", Webhooks, action="webhooks", writes=False)
+@verb("webhooks", list[Webhook], under="webhooks", action="webhooks", writes=False)
 class ListWebhooks(Verb, kw_only=True):
     """Return all webhooks without their secrets, also those that are off; the oldest first."""
 
-    def run(self, core: Core, _principal: Principal) -> Webhooks:
-        return Webhooks(all_webhooks(core))
+    def run(self, core: Core, _principal: Principal) -> list[Webhook]:
+        return all_webhooks(core)
 
 
-@verb("webhook", OneWebhook, action="webhooks", writes=False, local=True)
+@verb("webhook", Webhook, under="webhook", action="webhooks", writes=False, local=True)
 class GetWebhook(Verb, kw_only=True):
     """Return one webhook with its secret."""
 
     id: Annotated[str, "the webhook's id"]
 
-    def run(self, core: Core, _principal: Principal) -> OneWebhook:
-        return OneWebhook(convert(_held(core, self.id).value, Webhook))
+    def run(self, core: Core, _principal: Principal) -> Webhook:
+        return convert(_held(core, self.id).value, Webhook)
 
 
-@verb("rotate_webhook", OneWebhook, action="webhooks", local=True)
+@verb("rotate_webhook", Webhook, under="webhook", action="webhooks", local=True)
 class RotateWebhook(Verb, kw_only=True):
     """Give a webhook another secret. The former one signs beside it for a day."""
 
     id: Annotated[str, "the webhook's id"]
 
-    def run(self, core: Core, _principal: Principal) -> OneWebhook:
+    def run(self, core: Core, _principal: Principal) -> Webhook:
         fresh, until = secret_of(os.urandom(32)), core.now().wall + GRACE
 
         def rotated(now: Webhook) -> Webhook:
@@ -130,48 +118,48 @@ class RotateWebhook(Verb, kw_only=True):
         return _change(core, self.id, rotated)
 
 
-@verb("switch_webhook_off", OneWebhook, action="webhooks", local=True)
+@verb("switch_webhook_off", Webhook, under="webhook", action="webhooks", local=True)
 class SwitchOff(Verb, kw_only=True):
     """Stop calling a webhook."""
 
     id: Annotated[str, "the webhook's id"]
     note: Annotated[str, "why"]
 
-    def run(self, core: Core, _principal: Principal) -> OneWebhook:
+    def run(self, core: Core, _principal: Principal) -> Webhook:
         at, why = core.now().wall, check_line(self.note[:_LONGEST_NOTE], "note", _LONGEST_NOTE)
         return _change(core, self.id, lambda now: replace(now, off_at=now.off_at or at, note=now.note or why))
 
 
-@verb("switch_webhook_on", OneWebhook, action="webhooks", local=True)
+@verb("switch_webhook_on", Webhook, under="webhook", action="webhooks", local=True)
 class SwitchOn(Verb, kw_only=True):
     """Call a webhook again."""
 
     id: Annotated[str, "the webhook's id"]
 
-    def run(self, core: Core, _principal: Principal) -> OneWebhook:
+    def run(self, core: Core, _principal: Principal) -> Webhook:
         return _change(core, self.id, lambda now: replace(now, off_at=None, note=""))
 
 
-@verb("remove_webhook", OneWebhook, action="webhooks", local=True)
+@verb("remove_webhook", Webhook, under="webhook", action="webhooks", local=True)
 class RemoveWebhook(Verb, kw_only=True):
     """Delete a webhook, its secret, and the calls that were to be tried again."""
 
     id: Annotated[str, "the webhook's id"]
 
-    def run(self, core: Core, _principal: Principal) -> OneWebhook:
+    def run(self, core: Core, _principal: Principal) -> Webhook:
         def plan() -> tuple[Sequence[Write], Webhook]:
             held = _held(core, self.id)
             gone = convert(held.value, Webhook)
             return [put_record(WEBHOOK, self.id, None, held), *forget(core, gone)], gone
 
-        return OneWebhook(commit(core, plan))
+        return commit(core, plan)
 
 
-def _change(core: Core, id: str, step: Callable[[Webhook], Webhook]) -> OneWebhook:
+def _change(core: Core, id: str, step: Callable[[Webhook], Webhook]) -> Webhook:
     held = _held(core, id)
     # Removed by another process meanwhile: it stays removed.
     after = change_record(core, WEBHOOK, held.key, Webhook, lambda now: None if now is None else step(now))
-    return OneWebhook(after or convert(held.value, Webhook))
+    return after or convert(held.value, Webhook)
 
 
 def _held(core: Core, id: Any) -> Record:
@@ -268,7 +256,7 @@ def failed(
     ids = [letter.id for letter in call.letters]
     how: dict[str, Any] = {"delay": delay, "chance": chance, "was_tried": was_tried}
     request = alerts.AlertFailed(agent_id=webhook.mailbox, way=webhook.way, ids=ids, why=why, **how)
-    return perform(core, caller, request).given_up
+    return perform(core, caller, request)
 
 
 def resume(core: Core, caller: Principal, webhook: Webhook) -> int:

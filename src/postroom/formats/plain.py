@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from msgspec import UnsetType
 
     from ..core.agents import Agents
+    from ..core.verb import Declaration
     from ..letter import Letter
     from ..model.delivery import Delivery
     from ..model.message import Message
@@ -126,6 +127,12 @@ def _formed(value: Any, form: Form) -> dict[str, Any]:
     if form.source is None:
         own = to_plain(own | dict.fromkeys(made))
     return own | made
+
+
+def plain_result(declaration: Declaration, result: Any) -> Any:
+    """Return the result of a verb as JSON."""
+    shown = plain(result)
+    return shown if declaration.under is None else {declaration.under: shown}
 
 
 def plain_letter(letter: Letter) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from functools import cache
 from types import SimpleNamespace, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -16,6 +16,10 @@ from ..model.record import Change, Cursor
 from . import plain
 from .plain import Form, form_of, hidden
 
+if TYPE_CHECKING:
+    from ..core.verb import Declaration
+
+
 _MADE: set[type] = set()  # types of JSON, which hold no values of ours
 # The names of types in the forms.
 _TYPES = {
@@ -25,14 +29,18 @@ _TYPES = {
 } | {"datetime": datetime, "Any": Any, "UnsetType": UnsetType}
 
 
-def result_names(result: Any) -> tuple[str, ...]:
+def result_names(declaration: Declaration) -> tuple[str, ...]:
     """Return the fields of the JSON of a verb's result."""
+    return _names(declaration.result) if declaration.under is None else (declaration.under,)
+
+
+def _names(result: Any) -> tuple[str, ...]:
     form = form_of(result)
     if form is None:
         return tuple(result.__struct_fields__)
     if form.alone:
         return tuple(form.types)
-    own = result_names(_TYPES[form.of]) if form.of else result.__struct_fields__
+    own = _names(_TYPES[form.of]) if form.of else result.__struct_fields__
     return tuple(dict.fromkeys((*(name for name in own if name not in hidden(result, form)), *form.types)))
 
 

@@ -23,7 +23,7 @@ from ..core.verb import declared_by, perform
 from ..environment import AUTH_TOKEN, variable
 from ..errors import Busy, PostroomError, Unreadable
 from ..formats.inbox import read_line
-from ..formats.plain import plain
+from ..formats.plain import plain_result
 from ..model.alert import Rung
 from ..model.codec import convert, encode
 from ..model.message import Part, Priority, content_of, origin_word
@@ -221,7 +221,7 @@ class RoomSource(VerbSource):
         self.human = access.settings.human
 
     def call(self, verb: Any, **params: Any) -> Any:
-        return plain(self._perform(verb, **params))
+        return plain_result(verb.declaration(), self._perform(verb, **params))
 
     def wait_for_alert(self, way: str, timeout: float, *, may_alert: Callable[[], bool]) -> Rung | None:
         waits = {"way": way, "timeout": timeout, "may_alert": may_alert}

@@ -199,7 +199,7 @@ class Unregister(AgentVerb, kw_only=True):
 def mark_away(core: Core, principal: Principal, name: str) -> dict[str, Any]:
     """Record that the connection of an agent has ended; it may come back."""
     before = registered_agent(core, name)
-    now = perform(core, principal, core_agents.Goodbye(agent_id=name)).agent
+    now = perform(core, principal, core_agents.Goodbye(agent_id=name))
     return {"agent": agent_record(now), "previousState": state_of(before)}
 
 
@@ -405,7 +405,7 @@ def _change_card(
     perform(core, principal, core_agents.UpdateCard(agent_id=name, change=change))
     if principal.agent != name:
         return registered_agent(core, name)
-    return perform(core, principal, core_agents.RecordHeartbeat(agent_id=name, active=True)).agent
+    return perform(core, principal, core_agents.RecordHeartbeat(agent_id=name, active=True))
 
 
 def _write_card(

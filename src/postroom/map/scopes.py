@@ -57,7 +57,7 @@ class CreateScope(AgentVerb, kw_only=True):
         id = self.scope_id or _id_of(self.name or "") or f"scope-{core.ids.token()[:12]}"
         whose = self.agent_id or principal.agent or ""
         made = core_agents.CreateScope(agent_id=whose, scope_id=id, says=says)
-        return {"scope": _record(core, perform(core, principal, made).scope)}
+        return {"scope": _record(core, perform(core, principal, made))}
 
 
 def _id_of(name: str) -> str:
@@ -80,7 +80,7 @@ class DeleteScope(ScopeVerb, kw_only=True):
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
         id, whose = check_scope(self.scope_id, "scope_id"), self.agent_id or principal.agent or ""
         deleted = perform(core, principal, core_agents.DeleteScope(agent_id=whose, scope_id=id))
-        return {"scope": scope_record(deleted.scope, []), "success": True}
+        return {"scope": scope_record(deleted, []), "success": True}
 
 
 @map_method("map/scopes/join", "scope, agent, success", action="register")
@@ -122,7 +122,7 @@ class ListScopes(PagedVerb, kw_only=True):
     parent: Annotated[str | None, "only below this one"] = None
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
-        scopes = {scope.id: scope for scope in perform(core, principal, core_agents.ListScopes()).scopes}
+        scopes = {scope.id: scope for scope in perform(core, principal, core_agents.ListScopes())}
         parent = (self.filter or {}).get("parent", self.parent)
         shown, more = self.page(id for id, one in scopes.items() if parent in {None, one.says.get("parent")})
         return {"scopes": [_record(core, scopes[id]) for id in shown], **more}

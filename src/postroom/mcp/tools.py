@@ -593,7 +593,7 @@ class Task(Tool, kw_only=True):
             new = tasks.GiveTask(agent_id=me, **self.some("to", "body", "subject", "deadline"))
             return {"messageId": perform(core, principal, new).id}
         if self.action == "list":
-            return {"tasks": list(map(task_record, perform(core, principal, tasks.ListTasks(agent_id=me)).tasks))}
+            return {"tasks": list(map(task_record, perform(core, principal, tasks.ListTasks(agent_id=me))))}
         if id is None:
             raise Invalid("is missing", field="messageId", hint="the message that opened the task")
         if self.action == "status":

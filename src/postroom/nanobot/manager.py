@@ -288,7 +288,7 @@ def update_status(core: Core, name: str, status: Any, current_tasks: Any) -> Non
 def entry(core: Core, name: str) -> dict[str, Any] | None:
     """Return an agent as the registry file shows it, as of now."""
     try:
-        agent = perform(core, OWNER, agents.GetAgent(name=name)).agent
+        agent = perform(core, OWNER, agents.GetAgent(name=name))
     except UnknownAgent:
         return None
     held = find_record(core, BEAT, name)

@@ -263,7 +263,7 @@ async def _settled(reply: asyncio.Future[Any]) -> Any:
 
 def _encode_answer(call: Call, run: Callable[[], Any]) -> Raw:
     """Carry out a call with a large answer and encode it on the same thread: the loop's thread serves others."""
-    return Raw(encode(call.answer(in_json(run()))))
+    return Raw(encode(call.answer(in_json(call.request, run()))))
 
 
 def _reply(call: Call, error: BaseException | None, result: Any) -> Any:

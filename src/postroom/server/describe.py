@@ -23,7 +23,7 @@ from .requests import SESSION, Milliseconds
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ..core.verb import Parameter, Verb
+    from ..core.verb import Declaration, Parameter, Verb
 
 
 _REF = "#/components/schemas/{name}"
@@ -148,10 +148,16 @@ def _result_schemas(
         list(types.values()), schema_hook=_custom_schema, ref_template=_REF
     )
     by_type = dict(zip(types, schemas, strict=True))
-    return {
-        cls: {"type": "object", "description": result} if isinstance(result, str) else by_type[result]
-        for cls, result in results.items()
-    }, components
+    return {cls: _result_schema(cls.declaration(), by_type) for cls in results}, components
+
+
+def _result_schema(verb: Declaration, by_type: Mapping[Any, dict[str, Any]]) -> dict[str, Any]:
+    if isinstance(verb.result, str):
+        return {"type": "object", "description": verb.result}
+    schema = by_type[verb.result]
+    if verb.under is None:
+        return schema
+    return {"type": "object", "properties": {verb.under: schema}, "required": [verb.under]}
 
 
 def _custom_schema(custom: type) -> dict[str, Any]:

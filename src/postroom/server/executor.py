@@ -205,7 +205,7 @@ class Executor:
         kind, name = kind or schedule_of(request), request.declaration().name
         if kind is Schedule.WAIT:
             return asyncio.ensure_future(self._wait(request, name, run, caller, finish))
-        job = Job(lambda: in_json(run()), caller, self._pools.get(kind), name=name, finish=finish)
+        job = Job(lambda: in_json(request, run()), caller, self._pools.get(kind), name=name, finish=finish)
         return self._add(job)
 
     def submit(
@@ -418,7 +418,7 @@ class Executor:
             """Return what is there, and for how long to sleep if that is nothing."""
             result = run()
             is_empty = request.is_empty(result)
-            return in_json(result), seconds_to_sleep(self.core, request.mailboxes()) if is_empty else 0.0
+            return in_json(request, result), seconds_to_sleep(self.core, request.mailboxes()) if is_empty else 0.0
 
         def look_again() -> asyncio.Future[tuple[Any, float]]:
             return self._add(Job(look, caller, threads, is_wait=True))

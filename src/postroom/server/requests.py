@@ -13,7 +13,7 @@ from msgspec.structs import astuple
 
 from ..core.verb import LONGEST_WAIT, MANY, Verb, checked_mailbox, given, verb
 from ..errors import Invalid
-from ..formats.plain import plain
+from ..formats.plain import plain_result
 from ..model.names import BROADCAST
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def time_of(value: Any, field: str) -> datetime | None:
     raise Invalid(f"{str(value)[:100]!a} is not a time", field=field, hint=hint)
 
 
-def in_json(result: Any) -> Any:
-    """Return the result of a verb as JSON. Results in another program's protocol are JSON already."""
-    return result if type(result) in {dict, Raw} else plain(result)
+def in_json(request: Verb, result: Any) -> Any:
+    """Return the result of a request as JSON. Results in another program's protocol are JSON already."""
+    return result if type(result) in {dict, Raw} else plain_result(request.declaration(), result)
 
 
 def patience(request: Verb) -> float:
