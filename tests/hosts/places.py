@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from postroom.hosts.install import files
 from postroom.hosts.install import plan as install_plan
-from postroom.hosts.install import write
 from postroom.hosts.install.layouts import Layout, Order, layout_of
 
 HOSTS = ("claude", "codex", "gemini")
@@ -49,7 +49,7 @@ class Home:
 
     def _carry_out(self, plan: install_plan.Plan, layout: Layout) -> install_plan.Plan:
         if plan.changes:
-            write.carry_out(plan, layout.root)
+            files.carry_out(plan, layout.root)
         return plan
 
     def put(self, path: str, content: str | bytes, mode: int = 0o644) -> Path:

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import Refused
+from postroom.hosts.install import files
 from postroom.hosts.install import plan as install_plan
-from postroom.hosts.install import write
 from postroom.hosts.install.layouts import CODEX_MARK
 from postroom.hosts.install.pieces import TomlTable
 from postroom.hosts.install.plan import has_rules, install_state
@@ -306,7 +306,7 @@ CRASH = """
 import os, sys
 from pathlib import Path
 from tests.hosts.places import Home
-from postroom.hosts.install import write
+from postroom.hosts.install import files
 home, host, steps, planted = Home(Path(sys.argv[1])), sys.argv[2], int(sys.argv[3]), sys.argv[4]
 def counted(real):
     def step(*given, **named):
@@ -320,7 +320,7 @@ if planted:
     def torn(change, drafts):
         Path(change.path).write_bytes(b"")
         os.replace(drafts[change.path], change.path)
-    write._apply = torn
+    files._apply = torn
 for name in ("replace", "unlink", "mkdir", "fsync"):
     setattr(os, name, counted(getattr(os, name)))
 home.install(host)
@@ -330,7 +330,7 @@ home.install(host)
 def crash(home: Home, host: str, steps: int, *, planted: bool = False) -> bool:
     """Install, and be killed before so many steps are done. Was it?"""
     words = [sys.executable, "-c", CRASH, str(home.folder.parent), host, str(steps), "planted" if planted else ""]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (Path(write.__file__).parents[3], ".")))}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (Path(files.__file__).parents[3], ".")))}
     done = subprocess.run(words, env=environment, cwd=Path(__file__).parents[2], timeout=PATIENCE, check=False)
     assert done.returncode in {0, 9}
     return done.returncode == 9
@@ -389,14 +389,14 @@ def test_a_writer_that_tears_files_would_be_caught(theirs: Home, host: str) -> N
 def fail_while_writing(home: Home, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full when the last draft is laid ready."""
     last = home.plan(host).changes[-1].path
-    real = write._write_draft
+    real = files._write_draft
 
     def full(path: str, text: str, mode: int) -> str:
         if path == last:
             raise OSError(28, "No space left on device")
         return real(path, text, mode)
 
-    monkeypatch.setattr(write, "_write_draft", full)
+    monkeypatch.setattr(files, "_write_draft", full)
     with pytest.raises(OSError, match="No space"):
         home.install(host)
 
@@ -408,14 +408,14 @@ def test_where_the_disk_is_full_nothing_changes(theirs: Home, host: str, monkeyp
 
 
 def test_a_writer_without_drafts_is_found_out(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = write._write_draft
+    real = files._write_draft
 
     def at_once(path: str, text: str, mode: int) -> str:
         Path(path).write_text(text, encoding="utf-8")
         return real(path, text, mode)
 
     before = home.all()
-    monkeypatch.setattr(write, "_write_draft", at_once)
+    monkeypatch.setattr(files, "_write_draft", at_once)
     fail_while_writing(home, "codex", monkeypatch)
     monkeypatch.undo()
     assert before != home.all()
@@ -427,13 +427,13 @@ def test_what_changed_since_it_was_shown_is_not_overwritten(theirs: Home, host: 
     path.write_bytes(b"{}\n")
     before = theirs.all()
     with pytest.raises(Refused, match="changed meanwhile"):
-        write.carry_out(plan, layout.root)
+        files.carry_out(plan, layout.root)
     assert before == theirs.all()
 
 
 def test_what_appeared_since_it_was_shown_is_not_overwritten(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     layout, plan = home.layout("codex"), home.plan("codex")
-    real = write._write_draft
+    real = files._write_draft
 
     def late(path: str, text: str, mode: int) -> str:
         draft = real(path, text, mode)
@@ -441,9 +441,9 @@ def test_what_appeared_since_it_was_shown_is_not_overwritten(home: Home, monkeyp
             Path(path).write_text("theirs", encoding="utf-8")
         return draft
 
-    monkeypatch.setattr(write, "_write_draft", late)
+    monkeypatch.setattr(files, "_write_draft", late)
     with pytest.raises(Refused, match="changed meanwhile"):
-        write.carry_out(plan, layout.root)
+        files.carry_out(plan, layout.root)
     assert {".codex", ".codex/AGENTS.md"} == home.all().keys() and "theirs" == home.text(".codex/AGENTS.md")
 
 

@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..environment import receipts_folder, variable
 from ..errors import Refused
+from ..hosts.install import files as install_files
 from ..hosts.install import plan as install_plan
-from ..hosts.install import write
-from ..hosts.install.layouts import Order, layout_of
+from ..hosts.install.layouts import Order, layout_of, other_places
 from ..hosts.install.plan import diff as diff_of
 from ..hosts.install.plan import has_rules, install_state
-from ..hosts.install.write import other_places
 from ..mcp.sdk import APART, INSTALL, SdkMissing, is_beside_nanobot, need_sdk
 from ..model.names import check_agent
 from .answer import Answer
@@ -424,7 +423,7 @@ class Installation:
         if "dry_run" in self._context.values:
             view = partial(diff, self._own)
             return Answer(self._context.name, self._data("shown", plan.changes), view)
-        write.carry_out(plan, self._layout.root)
+        install_files.carry_out(plan, self._layout.root)
         shutil.rmtree(receipts_folder(), ignore_errors=True)  # earlier versions noted there what they put where
         return self.answer(done, plan.changes)
 

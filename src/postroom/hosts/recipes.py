@@ -74,13 +74,20 @@ def mcp_server(program: Sequence[str], options: Sequence[str] = ()) -> dict[str,
     return {"command": program[0], "args": [*program[1:], "mcp", *options]}
 
 
+def words_of(entry: Mapping[str, Any]) -> list[str]:
+    """Return the command of a hook or server as words; the entry holds arguments, or a line for a shell."""
+    command, args = entry.get("command"), entry.get("args")
+    if not isinstance(command, str):
+        return []
+    try:
+        return [command, *map(str, args)] if isinstance(args, list) else shlex.split(command)
+    except ValueError:  # an unclosed quote
+        return [command]
+
+
 def is_ours(host: str, entry: Mapping[str, Any]) -> bool:
     """Return whether a hook entry is ours: it calls `postroom hook HOST`, from any folder."""
-    command, args = entry.get("command"), entry.get("args")
-    try:
-        words = [str(command), *map(str, args)] if isinstance(args, list) else shlex.split(str(command))
-    except ValueError:  # not a valid shell command
-        return False
+    words = words_of(entry)
     at = next((at for at, pair in enumerate(pairwise(words)) if pair == ("hook", host)), 0)
     before = [word.rpartition("/")[2] for word in words[:at]]
     return before[-1:] == ["postroom"]

@@ -1,24 +1,31 @@
-"""The files of hosts: reading them, and deciding which are left alone.
+"""The files of hosts: which are left alone, and how they are read and written.
 
 Files of other users, files that are not UTF-8 text and some links are left alone. Many people keep their
 configuration elsewhere and link to it: such links are followed and kept. The files of a project come from other
 people and may link anywhere: there, no link that leads out of the project is followed.
+
+Each file is written in one step: the new contents are written to drafts next to the files, and synced. Then every
+file is checked once more, and the drafts are renamed. Whatever goes wrong before that leaves all files as they
+were; after a kill in between, each file is old or new, and the next call continues.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import Invalid, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from .plan import Change, Plan
 
 
 MOST = 4 * 2**20  # bytes; no settings file is as long
+FOLDER_MODE = 0o700
 LEADS_AWAY = "is a link that leads nowhere, or out of the folder"
 
 
@@ -32,16 +39,10 @@ class Found(NamedTuple):
 def look(path: str, root: str) -> Found | None:
     """Read a file below `root`; return None if there is none, and raise Refused if it may not be changed."""
     for folder in reversed(list(_folders_above(path, root))):
-        if not _check_folder(folder):
+        if _checked(folder, stat.S_ISDIR, "is no folder") is None:
             return None
-    try:
-        found = os.lstat(path)
-    except FileNotFoundError:
-        return None
-    except OSError as broken:
-        raise refused(path, f"cannot be looked at: {broken.strerror}") from None
-    _check_file(path, found)
-    return Found(_text(path), stat.S_IMODE(found.st_mode))
+    found = _checked(path, stat.S_ISREG, "is no plain file")
+    return None if found is None else Found(_text(path), stat.S_IMODE(found.st_mode))
 
 
 def resolve_link(path: str, within: str | None) -> str:
@@ -104,39 +105,30 @@ def _is_dangling(path: str) -> bool:
     return False
 
 
-def _check_folder(path: str) -> bool:
-    """Return whether a folder exists; raise Refused if it is not ours to write to."""
+def _checked(path: str, is_right: Callable[[int], bool], otherwise: str) -> os.stat_result | None:
+    """Return the status of a file or folder, None without one; raise Refused if it is not ours to write to."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
-        return False
+        return None
     except OSError as broken:
         raise refused(path, f"cannot be looked at: {broken.strerror}") from None
-    if stat.S_ISLNK(found.st_mode):
-        raise refused(path, LEADS_AWAY, "put the files in place by hand, or make it a folder")
-    if not stat.S_ISDIR(found.st_mode):
-        raise refused(path, "is no folder")
-    _check_owner(path, found)
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise refused(path, "may not be written to")
-    return True
-
-
-def _check_file(path: str, found: os.stat_result) -> None:
-    if stat.S_ISLNK(found.st_mode):
-        raise refused(path, LEADS_AWAY, "put the lines in by hand, where it leads to")
-    if not stat.S_ISREG(found.st_mode):
-        raise refused(path, "is no plain file")
-    _check_owner(path, found)
-    if not found.st_mode & stat.S_IWUSR or not os.access(path, os.R_OK | os.W_OK):
-        raise refused(path, "may not be written", f"chmod u+rw {path}")
-    if found.st_size > MOST:
-        raise refused(path, f"is longer than {MOST} bytes")
-
-
-def _check_owner(path: str, found: os.stat_result) -> None:
-    if found.st_uid != os.geteuid():
-        raise refused(path, "belongs to another user")
+    is_closed = not found.st_mode & stat.S_IWUSR or not os.access(path, os.W_OK)
+    faults = (
+        (stat.S_ISLNK(found.st_mode), LEADS_AWAY, "put the lines in by hand, where it leads to"),
+        (not is_right(found.st_mode), otherwise, None),
+        (found.st_uid != os.geteuid(), "belongs to another user", None),
+        (
+            not found.st_mode & stat.S_IWUSR or not os.access(path, os.W_OK),
+            "may not be written",
+            f"chmod u+rw {path}",
+        ),
+        (stat.S_ISREG(found.st_mode) and found.st_size > MOST, f"is longer than {MOST} bytes", None),
+    )
+    for is_so, why, hint in faults:
+        if is_so:
+            raise refused(path, why, hint)
+    return found
 
 
 def _text(path: str) -> str:
@@ -149,3 +141,60 @@ def _text(path: str) -> str:
         raise refused(path, f"cannot be read: {broken.strerror}") from None
     except UnicodeDecodeError:
         raise refused(path, "is no UTF-8 text") from None
+
+
+# -- carrying out a plan
+
+
+def carry_out(plan: Plan, root: str) -> None:
+    drafts: dict[str, str] = {}
+    try:
+        for folder in plan.make:
+            with suppress(FileExistsError):
+                os.mkdir(folder, FOLDER_MODE)
+        for change in plan.changes:
+            if change.after is not None:
+                drafts[change.path] = _write_draft(change.path, change.after, change.mode)
+        for change in plan.changes:
+            _check_unchanged(change, root)
+        for change in plan.changes:
+            _apply(change, drafts)
+    finally:
+        for draft in drafts.values():
+            with suppress(FileNotFoundError):
+                os.unlink(draft)
+        for folder in (*plan.drop, *reversed(plan.make)):
+            with suppress(OSError):  # unless something is in it
+                os.rmdir(folder)
+
+
+def _write_draft(path: str, text: str, mode: int) -> str:
+    """Write and sync a draft next to the file, and return its path. A draft of a killed call is replaced."""
+    draft = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.postroom")
+    with suppress(FileNotFoundError):
+        os.unlink(draft)
+    descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+    except OSError:
+        os.unlink(draft)
+        raise
+    return draft
+
+
+def _check_unchanged(change: Change, root: str) -> None:
+    """Refuse a file that its host, or somebody else, has written since it was shown."""
+    found = look(change.path, root)
+    if (found and found.text) != change.before:
+        raise refused(change.path, "was changed meanwhile", "run the command again")
+
+
+def _apply(change: Change, drafts: dict[str, str]) -> None:
+    if change.after is None:
+        os.unlink(change.path)
+    else:
+        os.replace(drafts[change.path], change.path)

@@ -27,11 +27,12 @@ _TOKEN = re.compile(r'[{}\[\]:,]|"(?:\\.|[^"\\])*"|[^\s{}\[\]:,"]+')
 class Node:
     """A value and its position in the text. As a member of an object it begins with its key."""
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, start: int, value: Any, path: Where) -> None:
         self.start = start
         self.bracket = start  # where an object or a list opens
         self.end = start
-        self.key: str | None = None
+        self.value = value
+        self.path = path
         self.items: list[Node] = []
 
 
@@ -54,7 +55,7 @@ class Document:
         try:
             self.value = json.loads(self.bare, parse_constant=_refuse, object_pairs_hook=_members)
             tokens = _TOKEN.finditer(self.bare)
-            self.root = _node(tokens, next(tokens))
+            self.root = _node(tokens, next(tokens), self.value, ())
         except (ValueError, RecursionError) as broken:
             raise Invalid(f"not JSON: {broken}", hint="put that right first") from None
 
@@ -62,32 +63,30 @@ class Document:
 
     def merged(self, extra: Mapping[str, Any]) -> str:
         """Return the text with these members and elements added. What is there is extended, never replaced."""
-        return _applied(self.text, self._additions(self.root, self.value, extra, ()))
+        return _applied(self.text, self._additions(self.root, extra, 1))
 
-    def _additions(self, node: Node, value: Any, extra: Any, path: Where) -> list[Edit]:
-        if type(value) is not type(extra) or not isinstance(extra, dict | list):
-            kinds = f"is {_kind(value)} where {_kind(extra)} is needed"
-            raise Refused(f"{'.'.join(path) or 'the whole'} {kinds}")
+    def _additions(self, node: Node, extra: Any, depth: int) -> list[Edit]:
+        """Return the edits that add to an object or a list, whose items are indented by so many levels."""
+        if type(node.value) is not type(extra) or not isinstance(extra, dict | list):
+            kinds = f"is {_kind(node.value)} where {_kind(extra)} is needed"
+            raise Refused(f"{'.'.join(node.path) or 'the whole'} {kinds}")
         if isinstance(extra, list):
-            return self._insertion(node, [self._written(node, one) for one in extra])
-        edits: list[Edit] = []
-        fresh = []
-        for key, one in extra.items():
-            if key in value:
-                there = next(item for item in node.items if item.key == key)
-                edits += self._additions(there, value[key], one, (*path, key))
-            else:
-                fresh.append(f"{json.dumps(key)}: {self._written(node, one)}")
-        return edits + self._insertion(node, fresh)
+            return self._insertion(node, [self._written(one, depth) for one in extra], depth)
+        members = {item.path[-1]: item for item in node.items}
+        edits = [self._additions(members[key], one, depth + 1) for key, one in extra.items() if key in members]
+        fresh = [
+            f"{json.dumps(key)}: {self._written(one, depth)}" for key, one in extra.items() if key not in members
+        ]
+        return [edit for inner in edits for edit in inner] + self._insertion(node, fresh, depth)
 
-    def _insertion(self, node: Node, written: list[str]) -> list[Edit]:
-        """Insert behind the last item and its comments, with the indentation and line ends of the file."""
+    def _insertion(self, node: Node, written: list[str], depth: int) -> list[Edit]:
+        """Insert behind the last item and its comments."""
         if not written:
             return []
-        body = ",".join(f"{self._newline}{self._indent(node)}{one}" for one in written)
+        body = ",".join(f"{self._line(depth)}{one}" for one in written)
         closing = node.end - 1
         if not node.items:
-            return [Edit(closing, closing, f"{body}{self._newline}{self._indent_at(node.start)}")]
+            return [Edit(closing, closing, f"{body}{self._line(depth - 1)}")]
         last = node.items[-1].end
         behind = last + len(self.text[last:closing].rstrip(_BLANKS))
         return (
@@ -96,13 +95,13 @@ class Document:
             else [Edit(last, last, ","), Edit(behind, behind, body)]
         )
 
-    def _written(self, node: Node, value: Any) -> str:
+    def _written(self, value: Any, depth: int) -> str:
         lines = json.dumps(value, indent=self._unit, ensure_ascii=False).split("\n")
-        return (self._newline + self._indent(node)).join(lines)
+        return self._line(depth).join(lines)
 
-    @property
-    def _newline(self) -> str:
-        return "\r\n" if "\r\n" in self.text else "\n"
+    def _line(self, depth: int) -> str:
+        """Return the end of a line and the indentation of the next, as they are in the file."""
+        return ("\r\n" if "\r\n" in self.text else "\n") + self._unit * depth
 
     @property
     def _unit(self) -> str:
@@ -110,40 +109,26 @@ class Document:
         found = re.search(r"^([ \t]+)\S", self.text, re.MULTILINE)
         return found[1] if found else "  "
 
-    def _indent(self, node: Node) -> str:
-        """Return the indentation of the items of a node: that of the first one, if that begins a line."""
-        first = node.items[0].start if node.items else node.start
-        if node.items and not self.text[self.text.rfind("\n", 0, first) + 1 : first].strip():
-            return self._indent_at(first)
-        return self._indent_at(node.start) + self._unit
-
-    def _indent_at(self, at: int) -> str:
-        """Return the indentation of the line at this position."""
-        line = self.text[self.text.rfind("\n", 0, at) + 1 :]
-        return line[: len(line) - len(line.lstrip(" \t"))]
-
     # -- taking out
 
-    def ours(self, is_ours: IsOurs) -> list[tuple[Where, Any]]:
+    def ours(self, is_ours: IsOurs) -> list[Any]:
         """Return our values, each with its path."""
-        return list(_ours(self.value, is_ours, ()))
+        return [(node.path, node.value) for node in _ours(self.root, is_ours)]
 
     def without(self, is_ours: IsOurs) -> str:
         """Return the text without our values, and without every list and object that is empty then."""
-        edits, is_emptied = self._cuts(self.root, self.value, is_ours, ())
+        edits, is_emptied = self._cuts(self.root, is_ours)
         if is_emptied:
             edits = [Edit(self.root.start + 1, self.root.end - 1)]
         return _applied(self.text, edits)
 
-    def _cuts(self, node: Node, value: Any, is_ours: IsOurs, path: Where) -> tuple[list[Edit], bool]:
+    def _cuts(self, node: Node, is_ours: IsOurs) -> tuple[list[Edit], bool]:
         """Return the edits, and whether the object or list would be empty."""
         edits: list[Edit] = []
         gone = []
-        for number, item in enumerate(node.items):
-            one = value[number] if item.key is None else value[item.key]
-            here = path if item.key is None else (*path, item.key)
-            inner, is_emptied = self._cuts(item, one, is_ours, here)
-            gone.append(is_emptied or is_ours(here, one))
+        for item in node.items:
+            inner, is_emptied = self._cuts(item, is_ours)
+            gone.append(is_emptied or is_ours(item.path, item.value))
             edits += [] if gone[-1] else inner
         last_kept = max((number for number, is_gone in enumerate(gone) if not is_gone), default=-1)
         for number, item in enumerate(node.items):
@@ -157,9 +142,9 @@ class Document:
         return edits, bool(gone) and last_kept < 0 and is_bare
 
 
-def _node(tokens: Iterator[re.Match[str]], first: re.Match[str]) -> Node:
-    """Return the value that begins with this token of a valid text."""
-    node = Node(first.start())
+def _node(tokens: Iterator[re.Match[str]], first: re.Match[str], value: Any, path: Where) -> Node:
+    """Return the node of a value, which begins with this token of a valid text."""
+    node = Node(first.start(), value, path)
     node.end = first.end()
     if first[0] not in "{[":
         return node
@@ -170,24 +155,21 @@ def _node(tokens: Iterator[re.Match[str]], first: re.Match[str]) -> Node:
         if token[0] == ",":
             continue
         if first[0] == "[":
-            node.items.append(_node(tokens, token))
+            node.items.append(_node(tokens, token, value[len(node.items)], path))
         else:
             next(tokens)  # the colon
-            item = _node(tokens, next(tokens))
-            item.start, item.key = token.start(), json.loads(token[0])
-            node.items.append(item)
+            key = json.loads(token[0])
+            node.items.append(_node(tokens, next(tokens), value[key], (*path, key)))
+            node.items[-1].start = token.start()
     return node
 
 
-def _ours(value: Any, is_ours: IsOurs, path: Where) -> Iterator[tuple[Where, Any]]:
-    if is_ours(path, value):
-        yield path, value
-    elif isinstance(value, dict):
-        for key, one in value.items():
-            yield from _ours(one, is_ours, (*path, key))
-    elif isinstance(value, list):
-        for one in value:
-            yield from _ours(one, is_ours, path)
+def _ours(node: Node, is_ours: IsOurs) -> Iterator[Node]:
+    if is_ours(node.path, node.value):
+        yield node
+    else:
+        for item in node.items:
+            yield from _ours(item, is_ours)
 
 
 def _applied(text: str, edits: list[Edit]) -> str:

@@ -15,11 +15,11 @@ from ...errors import Refused
 from .. import recipes
 from . import files as install_files
 from .json_edit import value_at
-from .pieces import JsonValues, OwnFile, TextBlock, TomlTable
+from .pieces import JsonValues, OwnFile, TextBlock, TomlTable, entries_in
 from .plan import install_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .json_edit import IsOurs
     from .pieces import Piece
@@ -124,26 +124,38 @@ _LAYOUTS: dict[str, Callable[[Order], Layout]] = {"claude": _claude, "codex": _c
 def _other_plugin(place: str) -> tuple[str, str, str] | None:
     """Find our plugin installed from a marketplace: with both, every letter would be shown twice."""
     path = os.path.join(place, "settings.json")
-    try:
-        with open(path, encoding="utf-8") as file:
-            enabled = value_at(json.load(file), "enabledPlugins")
-    except (OSError, ValueError, RecursionError):  # the host reports it
-        return None
+    enabled = value_at(_settings(path), "enabledPlugins")
     for plugin, is_on in enabled.items() if isinstance(enabled, dict) else ():
         if plugin.startswith(f"{NAME}@") and plugin != f"{NAME}@skills-dir" and is_on is True:
             return path, f"enables the plugin {plugin} already", f"first type: claude plugin uninstall {plugin}"
     return None
 
 
+def _settings(path: str) -> Any:
+    """Return the value in a settings file; None if it cannot be read, which the host reports."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
 def _for_everything(order: Order, place: str) -> tuple[str, str, str] | None:
     """Find an installation for all projects: the host would run both, and could show every letter twice."""
-    other = _LAYOUTS[order.host](order._replace(project=None))
-    try:
-        is_there = other.place != place and install_state(other).is_any
-    except Refused:  # a file that cannot be read holds nothing of ours
+    everything = order._replace(project=None)
+    if not _is_elsewhere(everything, place):
         return None
     hint = f"with both, letters could be shown twice; first type: postroom uninstall {order.host}"
-    return (other.place, "has Postroom for all projects already", hint) if is_there else None
+    return _LAYOUTS[order.host](everything).place, "has Postroom for all projects already", hint
+
+
+def _is_elsewhere(order: Order, place: str) -> bool:
+    """Return whether anything of ours is installed by this order, in another place."""
+    try:
+        there = _LAYOUTS[order.host](order)
+        return there.place != place and install_state(there).is_any
+    except Refused:  # a file that cannot be read holds nothing of ours
+        return False
 
 
 def _place(order: Order, folder: str, named_by: str) -> tuple[str, str]:
@@ -151,13 +163,9 @@ def _place(order: Order, folder: str, named_by: str) -> tuple[str, str]:
     if order.project is not None:
         return os.path.join(order.project, folder), order.project
     named = variable(named_by)
-    if named_by == "GEMINI_CLI_HOME":  # unlike the others, it names the folder above
-        home = os.path.realpath(named or os.path.expanduser("~"))
-        return os.path.join(home, folder), home
-    if named:
-        return os.path.realpath(named), os.path.realpath(named)
-    home = os.path.realpath(os.path.expanduser("~"))
-    return os.path.join(home, folder), home
+    home = os.path.realpath(named or os.path.expanduser("~"))
+    # Unlike the others, Gemini's variable names the folder above.
+    return (home if named and named_by != "GEMINI_CLI_HOME" else os.path.join(home, folder)), home
 
 
 def _file(order: Order, place: str, name: str) -> str:
@@ -204,3 +212,29 @@ def _is_our_hook(host: str) -> IsOurs:
         return isinstance(inner, list) and bool(inner) and all(is_ours((*path, "hooks"), one) for one in inner)
 
     return is_ours
+
+
+# -- our hooks in other places: in projects, or installed by hand
+#
+# They are only reported. A letter is still shown only once, but each hook runs twice, and the two may use
+# different agents.
+
+_BY_HAND = ("settings.json", "settings.local.json")  # of Claude Code, where we install a plugin instead
+
+
+def other_places(order: Order, layout: Layout) -> list[str]:
+    """Return a sentence for each other place with our hooks."""
+    results = [f"{path} runs hooks of Postroom too: remove them there." for path in _by_hand(order, layout)]
+    project = os.getcwd()
+    if order.project is None and _is_elsewhere(order._replace(project=project), layout.place):
+        undo = f"postroom uninstall {order.host} --project"
+        results.append(f"{project} has Postroom too: in that folder type {undo}.")
+    return results
+
+
+def _by_hand(order: Order, layout: Layout) -> Iterator[str]:
+    if order.host == "claude":
+        for path in (os.path.join(layout.place, name) for name in _BY_HAND):
+            hooks = value_at(_settings(path), "hooks")
+            if any(recipes.is_ours(order.host, entry) for _, entry in entries_in(hooks)):
+                yield path

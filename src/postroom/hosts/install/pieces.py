@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import tomllib
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,6 +16,7 @@ import tomlkit
 from tomlkit.items import Table
 
 from ...errors import Invalid, Refused
+from ..recipes import words_of
 from .json_edit import Document, value_at
 
 if TYPE_CHECKING:
@@ -212,26 +212,13 @@ def is_kept_server(found: Any, where: str) -> bool:
     raise Refused(f"{where}.{PROGRAM} is there and is not ours", hint="give that server another name")
 
 
-def words_of(value: dict[str, Any]) -> list[str]:
-    """Return the command of an entry as a list of words; the entry holds arguments, or a line for a shell."""
-    command, args = value.get("command"), value.get("args")
-    if not isinstance(command, str):
-        return []
-    if isinstance(args, list):
-        return [command, *map(str, args)]
-    try:
-        return shlex.split(command)
-    except ValueError:  # an unclosed quote
-        return [command]
-
-
-def calls_in(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield each hook and server in a value: where it is and which keys it has, and the program that it starts."""
+def entries_in(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Yield each hook and server in a value, with its place: the objects that have a command."""
     if isinstance(value, list | tuple):
         for one in value:
-            yield from calls_in(one, path)
+            yield from entries_in(one, path)
     elif isinstance(value, dict):
-        if words := words_of(value):
-            yield (*path, *sorted(value)), words[0]
+        if isinstance(value.get("command"), str):
+            yield path, value
         for key, one in value.items():
-            yield from calls_in(one, (*path, key))
+            yield from entries_in(one, (*path, key))

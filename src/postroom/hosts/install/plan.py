@@ -9,11 +9,12 @@ import json
 import os
 from collections import Counter
 from difflib import unified_diff
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..recipes import words_of
 from . import files as install_files
 from .json_edit import value_at
-from .pieces import calls_in
+from .pieces import entries_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -130,20 +131,19 @@ class InstallState(NamedTuple):
 
 def install_state(layout: Layout) -> InstallState:
     """Return the state of an installation, for any agent and program. This changes nothing."""
-    programs: list[str] = []
-    there, missing = [], []
+    there, missing, programs = [], [], []
     for piece, text in _texts(layout):
         with install_files.error_with_path(piece.path):
             found, wanted = piece.ours(text), piece.ours(piece.added(text))
-        calls = list(calls_in(found))
         there.append(bool(found))
-        missing.append(bool(wanted) > bool(found) or bool(_kinds(calls_in(wanted)) - _kinds(calls)))
-        programs += [program for _, program in calls]
+        missing.append(bool(wanted) > bool(found) or bool(_kinds(wanted) - _kinds(found)))
+        programs += [words_of(entry)[0] for _, entry in entries_in(found)]
     return InstallState(any(there), not any(missing), tuple(dict.fromkeys(programs)))
 
 
-def _kinds(calls: Iterable[tuple[tuple[str, ...], str]]) -> Counter[tuple[str, ...]]:
-    return Counter(kind for kind, _ in calls)
+def _kinds(values: list[Any]) -> Counter[tuple[str, ...]]:
+    """Count the hooks and servers of each kind: by their place and the keys that they have."""
+    return Counter((*path, *sorted(entry)) for path, entry in entries_in(values))
 
 
 def has_rules(layout: Layout) -> bool:
