@@ -118,11 +118,7 @@ def _checked(path: str, is_right: Callable[[int], bool], otherwise: str) -> os.s
         (stat.S_ISLNK(found.st_mode), LEADS_AWAY, "put the lines in by hand, where it leads to"),
         (not is_right(found.st_mode), otherwise, None),
         (found.st_uid != os.geteuid(), "belongs to another user", None),
-        (
-            not found.st_mode & stat.S_IWUSR or not os.access(path, os.W_OK),
-            "may not be written",
-            f"chmod u+rw {path}",
-        ),
+        (is_closed, "may not be written", f"chmod u+rw {path}"),
         (stat.S_ISREG(found.st_mode) and found.st_size > MOST, f"is longer than {MOST} bytes", None),
     )
     for is_so, why, hint in faults:

@@ -30,7 +30,7 @@ from ...policy.retry import latest_retry
 from . import auto_reply, bus, gateways, settlement
 from . import intent as intents
 from . import post as channel_post
-from .gateways import OnlyGateway
+from .gateways import GatewayLock
 from .intent import classify
 from .turns import Turn
 
@@ -159,13 +159,12 @@ class Reception:
         self._bus = nanobot
         self._log = log
         self._media = media
-        self._holder = gateways.signature(post.name)
-        self._place = OnlyGateway(post, self._holder)
+        self._holder = gateways.holder(post.name)
+        self._lock = GatewayLock(post.config.address, post.name)
         self._pace = auto_reply.Pace(post.config.mails_per_minute)
         self._put_back: set[str] = set()  # folded senders whose letters in this batch were released again
         self._held: dict[str, str] = {}  # letter id → sender: letters that wait for the rate limit of replies
         self._postponed = PostponedReports()
-        self._is_here = False  # has it taken the place of the agent's only gateway?
         self._looked_at = -BETWEEN_LOOKS  # by the monotonic clock
 
     async def run(self) -> None:
@@ -182,15 +181,13 @@ class Reception:
         for turn in self.post.turns.all():
             self.post.turns.end(turn)
             await self._attempt("release a letter", turn.work.release())
-        if self._is_here:
-            await self._attempt("leave", self._place.depart())
+        if self._lock.is_ours:
             await self._attempt("leave", self.post.box.leave())
+            self._lock.release()
 
     async def _prepare(self) -> None:
-        await self._place.arrive()
-        self._is_here = True
+        freed = await self.post.room.run(gateways.arrive, self._lock, self.post.mailbox)
         await self._register()
-        freed = await self.post.room.run(gateways.free_dead_claims, self.post.mailbox)
         if freed:
             self._log.info("mailbox: {} letter(s) held by a gateway that died were released", freed)
         await self.post.room.run(intents.forget_old, self.post.core, self.post.name)
@@ -253,7 +250,6 @@ class Reception:
             await self.post.box.heartbeat()
         except UnknownAgent:  # the mail folder was emptied by another program
             await self._register()
-        await self._place.stay()
 
     async def _check_deadlines(self) -> None:
         core = self.post.core
