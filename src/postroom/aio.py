@@ -221,11 +221,12 @@ class AsyncRoom:
         with self._watcher.listen(mailboxes) as event:
             while True:
                 event.clear()  # before the look: a letter that comes during it sets the event again
+                began = self.room.core.now()
                 found = await self.run(look)
                 left = end - loop.time()
                 if found or left <= 0:
                     return found
-                timer = await self.run(seconds_to_sleep, self.room.core, mailboxes)
+                timer = await self.run(seconds_to_sleep, self.room.core, mailboxes, began)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(left, longest_sleep(), timer)):
                         await event.wait()

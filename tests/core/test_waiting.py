@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from postroom import Cursor, LookAlike, Mailbox, Resync, Room
-from postroom.core.authorize import agent_principal
-from postroom.model.query import Found, Query
+from postroom.core import inbox, verb
+from postroom.core.authorize import Principal, agent_principal
+from postroom.core.core import Core
+from postroom.core.verb import seconds_to_sleep
+from postroom.model.query import Found, Moment, Query
 from postroom.settings import Settings
 from tests.contract.stores import Kind
 from tests.rooms import FakeClock, RoomFactory, texts
@@ -124,6 +128,30 @@ def test_a_waiter_is_woken_by_mail_that_comes_due(ticking: Room) -> None:
     letter = ticking.mailbox("bob").wait(LONG)
     assert letter
     assert letter.text == "later"
+
+
+@pytest.mark.parametrize("bug", ["", "timers before the look are forgotten"])
+def test_mail_that_comes_due_during_a_look_is_found_at_once(
+    room: Room, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, bug: str
+) -> None:
+    room.mailbox("ann").send("bob", "later", at=timedelta(seconds=50))
+    run, looks = inbox.Wait.run, itertools.count()
+
+    def slow(self: inbox.Wait, core: Core, principal: Principal) -> Any:
+        found = run(self, core, principal)
+        if next(looks) == 1:  # the first one after the watch is set
+            clock.advance(51)
+        return found
+
+    def forgetful(core: Core, mailboxes: Sequence[str], _began: Moment) -> float:
+        return seconds_to_sleep(core, mailboxes, core.now())
+
+    monkeypatch.setattr(inbox.Wait, "run", slow)
+    if bug:
+        monkeypatch.setattr(verb, "seconds_to_sleep", forgetful)
+    began = time.monotonic()
+    assert room.mailbox("bob").wait(0.5 if bug else LONG)
+    assert (time.monotonic() - began >= 0.5) == bool(bug)
 
 
 def test_a_worker_is_woken_by_a_lease_that_ends_and_by_a_pause_that_is_over(kind: Kind, tmp_path: Path) -> None:

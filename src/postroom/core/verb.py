@@ -47,6 +47,7 @@ from .validation import check_seconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from ..model.query import Moment
     from .authorize import Principal
     from .core import Core
 
@@ -225,20 +226,26 @@ def _waited(core: Core, request: Any, look: Callable[[], T]) -> T:
     watch = core.store.watch(mailboxes)
     try:
         while True:
+            began = core.now()
             found = look()  # after the watch is set: a letter that came before it would notify nobody
             left = end - time.monotonic()
             if left <= 0 or not request.is_empty(found):
                 return found
-            watch.wait(min(left, request.longest_sleep(), seconds_to_sleep(core, mailboxes)))
+            watch.wait(min(left, request.longest_sleep(), seconds_to_sleep(core, mailboxes, began)))
     finally:
         watch.close()
 
 
-def seconds_to_sleep(core: Core, mailboxes: Sequence[str]) -> float:
-    """Return how long to sleep before a timer of these mailboxes is due."""
-    timer = core.store.overdue(core.now(), mailboxes, 0, ahead=LONGEST_SLEEP).next_in
+def seconds_to_sleep(core: Core, mailboxes: Sequence[str], began: Moment) -> float:
+    """Return how long to sleep after a look that found nothing, until a timer of these mailboxes is due.
+
+    `began` is when that look began: a timer that ran out during the look counts, for the look may have missed it.
+    """
+    timer = core.store.overdue(began, mailboxes, 0, ahead=LONGEST_SLEEP).next_in
+    if timer is None:
+        return LONGEST_SLEEP
     # A millisecond more, so that the timer is surely over when we look.
-    return LONGEST_SLEEP if timer is None else timer + 0.001
+    return max(0.0, timer - (core.now().steady - began.steady)) + 0.001
 
 
 def authorised(core: Core, principal: Principal, request: Runs[T]) -> Callable[[], T]:

@@ -212,10 +212,11 @@ def due(core: Core, caller: Principal, webhook: Webhook) -> DueCalls:
     request = alerts.NextAlert(
         agent_id=webhook.mailbox, way=webhook.way, least=webhook.min_priority, on_alert=record_calls
     )
+    began = core.now()
     outcome = perform(core, caller, request)
     alert = outcome.rung
     if alert is None:
-        timer = seconds_to_sleep(core, (webhook.mailbox,))
+        timer = seconds_to_sleep(core, (webhook.mailbox,), began)
         again = math.inf if outcome.look_again is None else outcome.look_again + 0.001
         return DueCalls(nap=min(timer, again, alerts.LOOK_EVERY))
     named = {letter.id: letter for letter in alert.letters}

@@ -144,11 +144,12 @@ class AgentDelivery:
             while True:
                 # Before the look: mail that comes during it wakes us again.
                 wake.clear()
+                began = self._core.now()
                 try:
                     is_full = await self._push_waiting()
                     seconds = 3600.0
                     if not is_full and not self.is_paused:
-                        seconds = seconds_to_sleep(self._core, [self._agent])
+                        seconds = seconds_to_sleep(self._core, [self._agent], began)
                 except NotAllowed as refused:
                     log.warning("no mail is pushed to %s: %s", self._agent, refused)
                     return

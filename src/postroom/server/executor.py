@@ -416,9 +416,11 @@ class Executor:
 
         def look() -> tuple[Any, float]:
             """Return what is there, and for how long to sleep if that is nothing."""
+            began = self.core.now()
             result = run()
-            is_empty = request.is_empty(result)
-            return in_json(request, result), seconds_to_sleep(self.core, request.mailboxes()) if is_empty else 0.0
+            if not request.is_empty(result):
+                return in_json(request, result), 0.0
+            return in_json(request, result), seconds_to_sleep(self.core, request.mailboxes(), began)
 
         def look_again() -> asyncio.Future[tuple[Any, float]]:
             return self._add(Job(look, caller, threads, is_wait=True))

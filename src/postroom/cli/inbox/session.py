@@ -313,10 +313,10 @@ class InboxSession:
     def _look(self) -> None:
         """Read what waits now."""
         core = self._box.room.core
-        began = time.monotonic()
+        began, moment = time.monotonic(), core.now()
         try:
             found = questions_first(self._box.waiting(opened=True))
-            pause = min(seconds_to_sleep(core, [self._box.name]), LOOK)
+            pause = min(seconds_to_sleep(core, [self._box.name], moment), LOOK)
         except PostroomError as failed:
             self._state, pause = replace(self._state, notice=_words(failed)), LOOK
         else:
