@@ -9,7 +9,7 @@ from postroom.errors import StaleRevision
 from postroom.model.message import Recipient
 from postroom.model.query import LetterQuery
 from postroom.model.record import CARD, Record
-from postroom.model.thread import general_conversation, tag_conversation
+from postroom.model.thread import conversation_of, general_conversation, tag_conversation
 from postroom.store.protocol import Put, Store, all_names, record_keys
 from tests.letters import ack, after, bury, held, letter, names, note, post, send
 
@@ -98,34 +98,40 @@ def test_a_letter_is_settled_when_its_last_delivery_is(store: Store) -> None:
     assert names(store.letters(LetterQuery(settled_before=after(10.5)))) == ["done", "dead"]
 
 
+def active(store: Store, query: LetterQuery) -> list[str]:
+    """The threads or conversations of a query, the most recently active first."""
+    name = (lambda message: message.thread) if query.newest_of == "thread" else conversation_of
+    return [name(letter.message) for letter in store.letters(query)]
+
+
 def test_threads_are_those_with_replies_the_latest_first(store: Store) -> None:
     send(store, "alone")
     send(store, "one")
     send(store, "two", sender="cleo")
     send(store, "r2", ["cleo"], sender="bob", thread_id="two")
     send(store, "r1", ["ann"], sender="bob", thread_id="one")
-    assert list(store.count(LetterQuery(limit=10), by="thread")) == ["one", "two"]
+    assert active(store, LetterQuery(newest_of="thread", limit=10)) == ["one", "two"]
 
     send(store, "r3", ["cleo"], sender="bob", thread_id="two")
-    assert list(store.count(LetterQuery(limit=10), by="thread")) == ["two", "one"]
-    assert list(store.count(LetterQuery(limit=1), by="thread")) == ["two"]
-    assert list(store.count(LetterQuery(party="ann", limit=10), by="thread")) == ["one"]
-    assert list(store.count(LetterQuery(party="bob", limit=10), by="thread")) == ["two", "one"]
-    assert list(store.count(LetterQuery(party="nobody", limit=10), by="thread")) == []
+    assert active(store, LetterQuery(newest_of="thread", limit=10)) == ["two", "one"]
+    assert active(store, LetterQuery(newest_of="thread", limit=1)) == ["two"]
+    assert active(store, LetterQuery(newest_of="thread", party="ann", limit=10)) == ["one"]
+    assert active(store, LetterQuery(newest_of="thread", party="bob", limit=10)) == ["two", "one"]
+    assert active(store, LetterQuery(newest_of="thread", party="nobody", limit=10)) == []
 
 
 def test_conversations_are_explicit_or_by_tag_and_scope_or_catch_all(talks: Store) -> None:
     general, team = general_conversation(), general_conversation("team")
     release = tag_conversation("release", "team")
 
-    assert list(talks.count(LetterQuery(limit=10), by="conversation")) == [general, team, "conv-1", release]
-    assert list(talks.count(LetterQuery(limit=2), by="conversation")) == [general, team]
-    assert list(talks.count(LetterQuery(scope="team", limit=10), by="conversation")) == [team, release]
-    assert list(talks.count(LetterQuery(scope="default", limit=10), by="conversation")) == [general, "conv-1"]
-    assert list(talks.count(LetterQuery(party="cleo", limit=10), by="conversation")) == [general]
-    assert list(talks.count(LetterQuery(party="dan", scope="team", limit=10), by="conversation")) == [team]
+    assert active(talks, LetterQuery(newest_of="conversation", limit=10)) == [general, team, "conv-1", release]
+    assert active(talks, LetterQuery(newest_of="conversation", limit=2)) == [general, team]
+    assert active(talks, LetterQuery(newest_of="conversation", scope="team", limit=10)) == [team, release]
+    assert active(talks, LetterQuery(newest_of="conversation", scope="default", limit=10)) == [general, "conv-1"]
+    assert active(talks, LetterQuery(newest_of="conversation", party="cleo", limit=10)) == [general]
+    assert active(talks, LetterQuery(newest_of="conversation", party="dan", scope="team", limit=10)) == [team]
     send(talks, "more", conversation_id="conv-1")
-    assert list(talks.count(LetterQuery(limit=1), by="conversation")) == ["conv-1"]
+    assert active(talks, LetterQuery(newest_of="conversation", limit=1)) == ["conv-1"]
 
 
 def test_records_are_found_by_kind_and_key_in_the_order_of_keys(store: Store) -> None:

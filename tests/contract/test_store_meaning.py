@@ -12,6 +12,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
+from msgspec.structs import replace
 
 from postroom.model import delivery as model_delivery
 from postroom.model.delivery import State
@@ -185,14 +186,18 @@ def test_a_query_for_letters_finds_and_counts_what_it_means(
     assert len(wanted) == store.count(query, by="all")
     known = {letter.message.id: letter.message for letter in letters}
     newest = sorted((known[id] for id in wanted), key=lambda message: int(message.id[1:]), reverse=True)
-    talks, threads = map(conversation_of, newest), (one.thread_id for one in newest if one.thread_id)
-    for by, groups in (("conversation", Counter(talks)), ("thread", Counter(threads))):
-        assert list(groups.items())[: query.limit] == list(count_of(store, query, by).items())
-
-
-def count_of(store: Store, query: LetterQuery, by: Any) -> dict[str, int]:
-    counted: dict[str, int] = store.count(query, by=by)
-    return counted
+    numbers = {letter.message.id: letter.number for letter in letters}
+    for before in (None, *list(numbers.values())[::5]):
+        talks: dict[str, str] = {}
+        threads: dict[str, str] = {}
+        for one in newest:
+            talks.setdefault(conversation_of(one), one.id)
+            if one.thread_id:
+                threads.setdefault(one.thread_id, one.id)
+        for group, first in (("conversation", talks), ("thread", threads)):
+            expected = [id for id in first.values() if before is None or numbers[id] < before]
+            asked = replace(query, newest_of=group, before=before)
+            assert expected[: query.limit] == [one.message.id for one in store.letters(asked)]
 
 
 def test_what_time_does_and_what_is_waiting_is_as_it_means(room: tuple[Store, list[Found]]) -> None:

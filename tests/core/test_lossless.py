@@ -17,6 +17,7 @@ from postroom.model import record
 from postroom.model.delivery import Delivery, State
 from postroom.model.query import LetterQuery, Query
 from postroom.model.record import CLOSED_ESCALATION, DUE, FORMER, MEMBER, OPEN_ESCALATION, SESSION, TASKS, TEMPLATE
+from postroom.model.thread import conversation_of
 from postroom.store.protocol import Store, all_names, known_names, record_keys, spelling_of
 from tests.contract.stores import STORES
 from tests.renaming import rename
@@ -168,8 +169,10 @@ def everything(store: Store) -> dict[str, object]:
         "spellings": [
             spelling_of(store, name) for name in ("worker", "digger", "miner", "ann", "LEAD", "zoe", "user")
         ],
-        "threads": sorted(store.count(LetterQuery(limit=1000), by="thread")),
-        "conversations": sorted(store.count(LetterQuery(limit=1000), by="conversation")),
+        "threads": sorted(one.message.thread for one in store.letters(LetterQuery(newest_of="thread"))),
+        "conversations": sorted(
+            conversation_of(one.message) for one in store.letters(LetterQuery(newest_of="conversation"))
+        ),
         "tally": store.count(Query(), by="state"),
         "counts": (store.count(LetterQuery(), by="all"), store.count(Query(), by="all")),
     }

@@ -53,7 +53,16 @@ NARROW = Query(
         pytest.param(
             queries.find(Query(mailbox="bob", thread="t")), "letters_by_thread", id="thread at a mailbox"
         ),
-        pytest.param(queries.count(LetterQuery(limit=9), "thread"), "letters_by_thread", id="threads"),
+        pytest.param(
+            queries.newest_of(LetterQuery(newest_of="thread", limit=9), window=False),
+            "letters_by_thread",
+            id="threads",
+        ),
+        pytest.param(
+            queries.newest_of(LetterQuery(newest_of="conversation", limit=9), window=False),
+            "letters_by_scope",
+            id="conversations",
+        ),
         pytest.param(queries.letters(LetterQuery(conversation="c")), "letters_by_conversation", id="conversation"),
         pytest.param(queries.letters(LetterQuery(thread_tag="t")), "letters_by_tag", id="tag"),
         pytest.param(

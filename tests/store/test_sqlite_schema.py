@@ -10,7 +10,7 @@ import pytest
 from postroom.errors import Damaged, SchemaTooNew
 from postroom.model.codec import decode_message
 from postroom.model.delivery import State
-from postroom.model.query import Query
+from postroom.model.query import LetterQuery, Query
 from postroom.store.protocol import Rename, all_names, first_sent, spelling_of, waiting_letters
 from postroom.store.sqlite import schema
 from postroom.store.sqlite.schema import APPLICATION, STEPS, bring_up
@@ -164,7 +164,7 @@ def test_a_new_boot_begins_a_new_epoch_and_ends_all_leases(path: Path) -> None:
 def make_older(path: Path) -> None:
     """As the first version left it."""
     with database(path) as room:
-        room.execute("DROP TABLE aliases; DROP TABLE waiting")
+        room.execute("DROP TABLE aliases; DROP TABLE waiting; DROP INDEX letters_by_scope")
         room.pragma("user_version", 1)
 
 
@@ -203,6 +203,19 @@ def test_a_room_without_a_human_gets_none(path: Path) -> None:
         assert all_names(store) == ["ann", "bob"]
 
 
+def test_a_room_of_the_third_version_is_copied_and_its_conversations_are_indexed(path: Path) -> None:
+    with opened(path) as store:
+        send(store, "m2")
+    with database(path) as room:
+        room.execute("DROP INDEX letters_by_scope")
+        room.pragma("user_version", 3)
+
+    with opened(path) as store:
+        assert ["m2"] == [one.message.id for one in store.letters(LetterQuery(newest_of="conversation"))]
+    with database(path.with_name("room.db.before-schema-4")) as copy:
+        assert copy.pragma("user_version") == 3
+
+
 def test_a_room_of_the_second_version_is_copied_and_its_waiting_letters_are_counted(path: Path) -> None:
     with opened(path) as store:
         read(store, send(store, "m2"))
@@ -214,6 +227,7 @@ def test_a_room_of_the_second_version_is_copied_and_its_waiting_letters_are_coun
         store.commit([Rename("bob", "bert")])
     with database(path) as room:
         room.execute("DROP TABLE waiting")
+        room.execute("DROP INDEX letters_by_scope")
         room.pragma("user_version", 2)
 
     with opened(path) as store:

@@ -45,6 +45,7 @@ from ..model.thread import (
     ThreadRecord,
     TurnNote,
     after_action,
+    conversation_of,
     fold_conversation,
     general_scope,
     thread_of,
@@ -62,12 +63,12 @@ from .verb import Verb, verb
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..store.protocol import Post, Write
+    from ..store.protocol import Letter, Post, Write
     from .authorize import Principal
     from .core import Core
 
 
-MOST = 2**31  # a limit that includes all conversations
+LISTED = 50  # newest letters of one conversation that a list is made of
 PAGE = 500  # letters that are read at once
 MOST_STRANDS = 1000  # threads that were opened in one conversation
 _NOBODY = "-"  # a reader without an agent: no agent has this name, so it sees no letters
@@ -131,24 +132,27 @@ class ViewConversation(ConversationVerb, kw_only=True):
 
 @verb("view_conversations", Iterator, action="talks", writes=False, local=True)
 class ViewConversations(OwnVerb, kw_only=True):
-    """Yield the conversations that the caller may see, the most recently active first."""
+    """Yield the conversations that the caller may see, the most recently active first.
+
+    Of a long conversation, a view holds the first letter and the newest.
+    """
 
     scope: str | None = None
     after: str | None = None  # the id of the one from which to continue
 
     def run(self, core: Core, principal: Principal) -> Iterator[View]:
-        order = _by_activity(core, reader_of(principal), self.scope)
-        if self.after is not None:
-            if self.after not in order:
-                raise Invalid(f"there is no conversation {self.after!a} to go on from", field="cursor")
-            del order[: order.index(self.after) + 1]
-        return _views(core, reader_of(principal), order)
+        reader = reader_of(principal)
+        return _views(core, reader, _by_activity(core, reader, self.scope, self.after))
 
 
-def _views(core: Core, reader: str | None, ids: list[str]) -> Iterator[View]:
+def _views(core: Core, reader: str | None, ids: Iterable[str]) -> Iterator[View]:
     for id in ids:
+        query = LetterQuery(conversation=id, party=reader)
+        found = core.store.letters(replace(query, order="newest", limit=LISTED))
+        if len(found) == LISTED:
+            found += core.store.letters(replace(query, limit=1))
         try:
-            yield view_of(core, reader, id)
+            yield view_of(core, reader, id, [letter.message for letter in found[::-1]])
         except Missing:  # its last letter was deleted in the meantime
             continue
 
@@ -297,20 +301,49 @@ def talk_from_letters(letters: Sequence[Message]) -> ConversationRecord:
     )
 
 
-def _by_activity(core: Core, reader: str | None, scope: str | None) -> list[str]:
-    active: dict[str, datetime] = {}
+def _by_activity(core: Core, reader: str | None, scope: str | None, after: str | None) -> Iterator[str]:
+    """Return the ids of the conversations that a reader may see, the most recently active first.
+
+    A conversation whose record changed after its newest letter stands where it changed, any other where its newest
+    letter stands. Letters are read in pages: a room may have very many conversations.
+    """
+    changed: dict[str, datetime] = {}
     for record in core.store.records(CONVERSATION):
         talk = convert(record.value, ConversationRecord)
         seen = reader is None or reader == talk.created_by or talk.seat(reader) is not None
         if seen and scope in {None, talk.scope}:
-            active[talk.id] = talk.updated_at
-    written = core.store.count(LetterQuery(party=reader, scope=scope, limit=MOST), by="conversation")
-    for id in [*active, *written]:
-        last = core.store.letters(LetterQuery(conversation=id, party=reader, order="newest", limit=1))
-        for letter in last:
-            spoken = letter.message.created_at
-            active[id] = max(active.get(id, spoken), spoken)
-    return sorted(active, key=lambda name: (active[name], name), reverse=True)
+            newest = _newest_letter(core, reader, talk.id)
+            if newest is None or newest.message.created_at < talk.updated_at:
+                changed[talk.id] = talk.updated_at
+    start = None if after is None or after in changed else _newest_letter(core, reader, after)
+    if after is not None and after not in changed and start is None:
+        raise Invalid(f"there is no conversation {after!a} to go on from", field="cursor")
+    ids = _merged(core, reader, scope, changed, start)
+    if after in changed:
+        next((id for id in ids if id == after), None)  # go on behind it
+    return ids
+
+
+def _newest_letter(core: Core, reader: str | None, id: str) -> Letter | None:
+    query = LetterQuery(conversation=check_id(id, "cursor"), party=reader, order="newest", limit=1)
+    return next(iter(core.store.letters(query)), None)
+
+
+def _merged(
+    core: Core, reader: str | None, scope: str | None, changed: dict[str, datetime], start: Letter | None
+) -> Iterator[str]:
+    """Yield the conversations after the one with this newest letter, from both sources in order of time."""
+    waiting = sorted((at, id) for id, at in changed.items() if start is None or at <= start.message.created_at)
+    query = LetterQuery(newest_of="conversation", party=reader, scope=scope, limit=PAGE)
+    last = start
+    while found := core.store.letters(replace(query, before=last and last.number)):
+        for last in found:
+            while waiting and waiting[-1][0] > last.message.created_at:
+                yield waiting.pop()[1]
+            id = conversation_of(last.message)
+            if id not in changed:
+                yield id
+    yield from (id for _, id in reversed(waiting))
 
 
 def turn_in(view: View, letter: str) -> Message:
@@ -318,7 +351,12 @@ def turn_in(view: View, letter: str) -> Message:
     for message in view.letters:
         if message.id == letter:
             return message
-    raise Missing(f"no turn {letter!r} in this conversation", field="turn")
+    raise missing_turn(letter)
+
+
+def missing_turn(letter: str) -> Missing:
+    """Return the error for a turn that is not in a conversation, or that the caller may not see."""
+    return Missing(f"no turn {letter!r} in this conversation", field="turn")
 
 
 def _visible_seats(

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..errors import UnknownMessage
 from ..model.agent import Agent
@@ -24,6 +25,7 @@ from ..model.thread import (
     Thread,
     ThreadRecord,
     Turn,
+    conversation_of,
     fold_conversation,
     fold_thread,
     note_of,
@@ -32,7 +34,7 @@ from ..model.thread import (
 )
 from ..model.values import check_label
 from .agents import agent_of
-from .conversations import turn_in
+from .conversations import PAGE, ConversationVerb, missing_turn, reader_of, turn_in, view_of
 from .core import find_record
 from .inbox import Messages, check_spelling
 from .names import name_resolver, names_of, seen_by
@@ -48,6 +50,9 @@ if TYPE_CHECKING:
     from .core import Core
 
     T = TypeVar("T")
+
+
+MOST_FOLDED = 50  # newest letters of one thread or conversation that a list is made of
 
 
 class MailboxThreads(Struct):
@@ -123,29 +128,38 @@ class GetReplyChain(MailboxVerb, kw_only=True):
 
 @verb("threads", MailboxThreads, action="threads", everyone=True, slow=True, writes=False)
 class ListThreads(MailboxVerb, kw_only=True):
-    """Return threads with replies, the most recently active first."""
+    """Return threads with replies, the most recently active first.
+
+    Of a long thread, the first letter and the newest say who takes part.
+    """
 
     limit: Annotated[int, "how many at most"] = 50
 
     def run(self, core: Core, _principal: Principal) -> MailboxThreads:
-        limit = check_count(self.limit, "limit")
-        ids = core.store.count(LetterQuery(party=self.mailbox, limit=limit), by="thread")
-        queries = [LetterQuery(thread=id, party=self.mailbox) for id in ids]
-        return MailboxThreads(_folded(core, self.mailbox, queries, fold_thread))
+        query = LetterQuery(newest_of="thread", party=self.mailbox, limit=check_count(self.limit, "limit"))
+        newest = core.store.letters(query)
+        queries = [LetterQuery(thread=one.message.thread, party=self.mailbox) for one in newest]
+        folded = _folded(core, self.mailbox, queries, fold_thread)
+        return MailboxThreads([replace(thread, count=many) for thread, many in folded])
 
 
 @verb("conversations", MailboxConversations, action="threads", everyone=True, slow=True, writes=False)
 class ListConversations(MailboxVerb, kw_only=True):
-    """Return conversations with their counts, the most recently active first."""
+    """Return conversations with their counts, the most recently active first.
+
+    Of a long conversation, the first letter and the newest say who takes part and in how many threads.
+    """
 
     scope: Annotated[str | None, "only of this scope"] = None
     limit: Annotated[int, "how many at most"] = 50
 
     def run(self, core: Core, _principal: Principal) -> MailboxConversations:
-        query = LetterQuery(party=self.mailbox, scope=_scope(self.scope), limit=check_count(self.limit, "limit"))
-        ids = core.store.count(query, by="conversation")
+        scope, limit = _scope(self.scope), check_count(self.limit, "limit")
+        query = LetterQuery(newest_of="conversation", party=self.mailbox, scope=scope, limit=limit)
+        ids = [conversation_of(one.message) for one in core.store.letters(query)]
         queries = [LetterQuery(conversation=id, party=self.mailbox) for id in ids]
-        return MailboxConversations(_folded(core, self.mailbox, queries, fold_conversation))
+        folded = _folded(core, self.mailbox, queries, fold_conversation)
+        return MailboxConversations([replace(talk, turns=many) for talk, many in folded])
 
 
 class AboutConversation(MailboxVerb, kw_only=True):
@@ -190,12 +204,22 @@ def _visible(core: Core, mailbox: str | None, query: LetterQuery) -> list[Messag
 
 def _folded(
     core: Core, mailbox: str | None, queries: list[LetterQuery], fold: Callable[[list[Message]], T]
-) -> list[T]:
-    """Fold the letters of each query, as far as this mailbox may see them: counts must not reveal others (G8)."""
+) -> list[tuple[T, int]]:
+    """Fold the first letter and the newest of each query, and count all of them.
+
+    As far as this mailbox may see them: counts must not reveal others (G8).
+    """
     if not queries and mailbox is not None:
         check_spelling(core, mailbox)
-    seen = (_visible(core, mailbox, query) for query in queries)
-    return [fold(letters) for letters in seen if letters]
+    found = []
+    for query in queries:
+        newest = _visible(core, mailbox, replace(query, order="newest", limit=MOST_FOLDED))
+        if len(newest) == MOST_FOLDED:
+            newest += _visible(core, mailbox, replace(query, limit=1))
+            found.append((fold(newest[::-1]), core.store.count(query, by="all")))
+        elif newest:
+            found.append((fold(newest[::-1]), len(newest)))
+    return found
 
 
 # Turns of a view: filter, page, summarise; presence of the participants.
@@ -235,6 +259,42 @@ class ParticipantPresence(Struct, frozen=True, kw_only=True):
     seat: Participant
     agent: Agent | None  # None: it never registered
     presence: str  # in the words of agent-inbox
+
+
+@verb("view_turns", Messages, action="talks", writes=False, local=True)
+class ViewTurns(ConversationVerb, kw_only=True):
+    """Return turns of a conversation that pass the filter, in pages: not all of its letters need be read."""
+
+    wanted: TurnFilter
+    newest_first: bool = False
+    limit: int | None = None
+
+    def run(self, core: Core, principal: Principal) -> Messages:
+        reader, wanted = reader_of(principal), self.wanted
+        query = LetterQuery(conversation=check_id(self.conversation, "conversation"), party=reader)
+        if not core.store.letters(replace(query, limit=1)):
+            return Messages([*view_of(core, reader, self.conversation).letters])  # or Missing
+        after = 0 if wanted.after is None else _turn(core, query, wanted.after)
+        before = None if wanted.before is None else _turn(core, query, wanted.before)
+        query = replace(query, after=after, before=before, order="newest" if self.newest_first else "age")
+        speakers = None if wanted.participant is None else names_of(core, wanted.participant)
+        turns: list[Message] = []
+        while self.limit is None or len(turns) < self.limit:
+            found = core.store.letters(replace(query, limit=PAGE))
+            turns += [one.message for one in found if _matches(one.message, wanted, speakers)]
+            if len(found) < PAGE:
+                break
+            last = found[-1].number
+            query = replace(query, before=last) if self.newest_first else replace(query, after=last)
+        return Messages([seen_by(core, letter, reader) for letter in turns[: self.limit]])
+
+
+def _turn(core: Core, query: LetterQuery, letter: str) -> int:
+    """Return the number of a letter of these, or raise Missing."""
+    for found in core.store.letters(replace(query, beginning=letter)):
+        if found.message.id == letter:
+            return found.number
+    raise missing_turn(letter)
 
 
 def filter_turns(core: Core, view: View, wanted: TurnFilter) -> list[Message]:

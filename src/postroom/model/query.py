@@ -83,6 +83,8 @@ class LetterQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     to_several: bool = False  # delivered to more than one mailbox
     newest: int | None = None  # of one conversation or the replies of one thread: only so many, the newest
     after: int = 0  # acceptance number
+    before: int | None = None  # acceptance number
+    newest_of: Literal["", "thread", "conversation"] = ""  # of each, only the newest letter; then newest first
     settled_before: datetime | None = None  # every delivery done or dead by then
     spared: tuple[str, ...] = ()  # ids of letters to leave out
     order: Literal["age", "newest", "id"] = "age"
@@ -93,8 +95,8 @@ class LetterQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
 # Answers that count
 
 # all: a number. priority, mailbox: of deliveries; mailboxes in the order of their oldest letter. state: a Tally
-# for each mailbox. quota: see `Store.count`. thread, conversation: of letters, the most recently active first.
-Group = Literal["all", "priority", "mailbox", "state", "quota", "thread", "conversation"]
+# for each mailbox. quota: see `Store.count`.
+Group = Literal["all", "priority", "mailbox", "state", "quota"]
 
 
 class Tally(Brief, frozen=True, kw_only=True):

@@ -406,7 +406,6 @@ class ListTurns(ConversationVerb, kw_only=True):
     cursor: Annotated[str | None, _CURSOR] = None
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
-        view = self.view(core, principal)
         order = "asc" if self.order is None else self.order
         if order not in {"asc", "desc"}:
             raise Invalid("must be asc or desc", field="order")
@@ -414,8 +413,13 @@ class ListTurns(ConversationVerb, kw_only=True):
         wanted = dict(self.filter or {})
         if self.cursor is not None:
             wanted["after_turn_id" if order == "asc" else "before_turn_id"] = self.cursor
-        found = core_threads.filter_turns(core, view, turns_wanted(wanted))
-        found = found if order == "asc" else found[::-1]
+        turns = core_threads.ViewTurns(
+            conversation=self.conversation,
+            wanted=turns_wanted(wanted),
+            newest_first=order == "desc",
+            limit=None if limit is None else limit + 1,  # one more shows that there are more
+        )
+        found = perform(core, principal, turns).letters
         return page("turns", _turn_rows(found, limit), limit)
 
 

@@ -187,10 +187,8 @@ class Store(Protocol):
     def count(self, query: Query, by: Literal["state"]) -> list[Tally]: ...
     @overload
     def count(self, query: Query, by: Literal["quota"]) -> tuple[int, int]: ...
-    @overload
-    def count(self, query: LetterQuery, by: Literal["thread", "conversation"]) -> dict[str, int]: ...
     def count(self, query: Any, by: Group = "priority") -> Any:
-        """Count the matching deliveries or letters, whatever `skip` and `order` say; `limit` counts groups.
+        """Count the matching deliveries or letters, whatever `skip`, `order` and `limit` say.
 
         By `state`, only the query's `mailbox` counts, and the cost grows with the mail that is not done. By
         `quota`: how many letters count towards the quota of the query's `mailbox`, of all senders and of its

@@ -18,7 +18,7 @@ from ...model.delivery import UNSENT, State
 from ...model.message import DEFAULT_SCOPE, Priority
 from ...model.names import fold
 from ...model.query import Query, Tally
-from ...model.thread import GENERAL, SLASH, general_scope
+from ...model.thread import general_scope
 from .rows import DELIVERY, RANK, SALVAGE, STATE_NUMBER, micros, priority_of, time_of
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def find_late(query: Query) -> Statement:
 
 def count(query: Query | LetterQuery, by: Group) -> Statement:
     """Return the query for one row of (count), or for rows of (group, count)."""
-    return _count(query, by) if isinstance(query, Query) else _count_letters(query, by)
+    return _count(query, by) if isinstance(query, Query) else count_letters(query)
 
 
 def _count(query: Query, by: Group) -> Statement:
@@ -137,31 +137,102 @@ def _count(query: Query, by: Group) -> Statement:
     return f"SELECT ({name}), count(*) {source}{where} GROUP BY d.mailbox ORDER BY min(d.number), 1", values
 
 
-def _count_letters(query: LetterQuery, by: Group) -> Statement:
+def count_letters(query: LetterQuery, among: Sequence[int] | None = None) -> Statement:
     pieces = list(_letter_pieces(query))
+    if among is not None:
+        pieces.append(("l.number IN (SELECT value FROM json_each(?))", [encode(among).decode()]))
     if query.after:
         pieces.append(("l.number > ?", [query.after]))
     where = "".join(f" AND {piece}" for piece, _ in pieces)
     values = [value for _, held in pieces for value in held]
-    if by == "all":
-        # Without a condition the smallest index answers; the letters themselves are not read.
-        sql = f"SELECT count(*) FROM letters l WHERE 1{where}" if pieces else "SELECT count(*) FROM letters"
-        return sql, values
-    return _BY_GROUP[by].format(where=where), [*values, -1 if query.limit is None else query.limit]
+    # Without a condition the smallest index answers; the letters themselves are not read.
+    sql = f"SELECT count(*) FROM letters l WHERE 1{where}" if pieces else "SELECT count(*) FROM letters"
+    return sql, values
 
 
-_GENERAL = f"'{GENERAL}' || replace(coalesce(l.scope, '{DEFAULT_SCOPE}'), '/', '{SLASH}')"
-_BY_GROUP = {
-    "thread": (
-        "SELECT l.thread, count(*) FROM letters l WHERE l.thread IS NOT NULL{where}"
-        " GROUP BY 1 ORDER BY max(l.number) DESC LIMIT ?"
-    ),
+# The newest letter of each conversation or thread. Where there are many of them, some page of the newest letters
+# holds enough; where there are few, each is found by a few steps in its index. So neither reads the whole room.
+
+WINDOW = 2000  # newest letters that are looked at first
+
+# In `letters l`: a column that has an index, the letters in that index, and those of its kind without a value.
+_LOOSE = "l.conversation IS NULL"
+_APART = {
+    "thread": (("thread", "l.thread IS NOT NULL", ()),),
     # Without a conversation of its own, a letter belongs to the catch-all conversation of its scope.
     "conversation": (
-        f"SELECT coalesce(l.conversation, {_GENERAL}), count(*) FROM letters l WHERE 1{{where}} GROUP BY 1"
-        " ORDER BY max(l.number) DESC LIMIT ?"
+        ("conversation", "l.conversation IS NOT NULL", ()),
+        ("scope", f"{_LOOSE} AND l.scope IS NOT NULL", (f"{_LOOSE} AND l.scope IS NULL",)),
     ),
 }
+
+
+def newest_of(query: LetterQuery, among: Sequence[int] | None = None, *, window: bool = True) -> Statement:
+    """Return the query for the numbers of the newest letters, one of each conversation or thread.
+
+    It looks among letters with these numbers or, with `window`, among the newest; that is all that is needed if
+    it finds as many as asked for. Without either it steps through the index.
+    """
+    pieces = [*_letter_pieces(query), ("l.number > ?", [query.after])]
+    where = "".join(f" AND {piece}" for piece, _ in pieces)
+    values: list[Any] = [value for _, held in pieces for value in held]
+    before = _FAR if query.before is None else query.before
+    limit = -1 if query.limit is None else query.limit
+    if among is not None:
+        source = "json_each(?) j CROSS JOIN letters l ON l.number = j.value"
+        sql, bound = _in_window(query, source, "", where, values)
+        bound = [encode(among).decode(), *bound]
+    elif window:
+        newest = f" AND l.number < {before} ORDER BY l.number DESC LIMIT {WINDOW}"
+        sql, bound = _in_window(query, "letters l", newest, where, values)
+    else:
+        sql, bound = _by_steps(query, where, values)
+    return f"SELECT newest FROM ({sql}) WHERE newest < ? ORDER BY 1 DESC LIMIT ?", [*bound, before, limit]
+
+
+def by_number(numbers: Sequence[int]) -> Statement:
+    """Return the query for the letters with these numbers, the newest first."""
+    sql = "SELECT number, sum, body FROM letters WHERE number IN (SELECT value FROM json_each(?))"
+    return f"{sql} ORDER BY number DESC", [encode(numbers).decode()]
+
+
+_FAR = 2**62  # above every number
+
+
+def _in_window(query: LetterQuery, source: str, tail: str, where: str, values: list[Any]) -> Statement:
+    """Return the query for the newest of each group among some letters, without those of earlier pages."""
+    is_thread = query.newest_of == "thread"
+    within = f"{where} AND l.thread IS NOT NULL" if is_thread else where
+    columns = "l.thread, l.conversation, l.scope"
+    window = f"SELECT l.number, {columns} FROM {source} WHERE 1{within}{tail}"
+    groups = f"SELECT max(l.number) AS newest, {columns} FROM ({window}) l GROUP BY "
+    groups += "l.thread" if is_thread else "l.conversation, iif(l.conversation IS NULL, l.scope, NULL)"
+    if query.before is None:
+        return groups, values
+    # One whose newest letter is not older than the place to go on from was on an earlier page.
+    newer = "EXISTS (SELECT 1 FROM letters n WHERE {} AND n.number >= ?" + where.replace("l.", "n.") + ")"
+    if is_thread:
+        return f"{groups} HAVING NOT {newer.format('n.thread = l.thread')}", [*values, query.before, *values]
+    named = newer.format("n.conversation = l.conversation")
+    general = newer.format("n.conversation IS NULL AND n.scope IS l.scope")
+    later = f"CASE WHEN l.conversation IS NULL THEN {general} ELSE {named} END"
+    return f"{groups} HAVING NOT {later}", [*values, *[query.before, *values] * 2]
+
+
+def _by_steps(query: LetterQuery, where: str, values: list[Any]) -> Statement:
+    """Return the query that steps from one conversation or thread to the next in their index."""
+    newest = f"(SELECT l.number FROM letters l WHERE {{}}{where} ORDER BY l.number DESC LIMIT 1) AS newest"
+    steps, found, count = [], [], 0
+    for column, present, alone in _APART[query.newest_of]:
+        first = f"SELECT min(l.{column}) AS at FROM letters l WHERE {present}"
+        following = f"SELECT (SELECT min(l.{column}) FROM letters l WHERE {present} AND l.{column} > at)"
+        steps.append(f"by_{column} AS ({first} UNION ALL {following} FROM by_{column} WHERE at IS NOT NULL)")
+        one = f"{present} AND l.{column} = at"
+        found.append(f"SELECT {newest.format(one)} FROM by_{column} WHERE at IS NOT NULL")
+        found += [f"SELECT {newest.format(other)}" for other in alone]
+        count += 1 + len(alone)
+    sql = f"WITH RECURSIVE {', '.join(steps)} {' UNION ALL '.join(found)}"
+    return sql, values * count
 
 
 # A letter by its key, or, if it was sent without one, by its id.
@@ -173,10 +244,20 @@ SELECT l.number, l.sum, l.body FROM letters l JOIN mailboxes m ON m.id = l.sende
 WHERE l.id = ?3 AND l.key IS NULL AND m.name = ?2"""
 
 
-def letters(query: LetterQuery) -> Statement:
+def is_of_one_agent(query: LetterQuery) -> bool:
+    """Return whether no index but that of an agent's own letters leads to these letters."""
+    by_index = (query.thread, query.thread_tag, query.replies_in, query.key)
+    is_named = query.conversation is not None and general_scope(query.conversation) is None
+    return bool(query.party or query.sender) and not (is_named or query.beginning or any(by_index))
+
+
+def letters(query: LetterQuery, among: Sequence[int] | None = None) -> Statement:
+    """Return the query for letters, of these numbers if any are given."""
     if query.key is not None:
         return BY_KEY, [fold(query.sender or ""), query.sender, query.key]
     pieces = list(_letter_pieces(query))
+    if among is not None:
+        pieces.append(("l.number IN (SELECT value FROM json_each(?))", [encode(among).decode()]))
     where = "".join(f" AND {piece}" for piece, _ in pieces)
     limit, more = " LIMIT ? OFFSET ?", [-1 if query.limit is None else query.limit, query.skip]
     order = {"age": "l.number", "newest": "l.number DESC", "id": "l.id"}[query.order]
@@ -336,6 +417,8 @@ def _letter_pieces(query: LetterQuery) -> Iterator[tuple[str, list[Any]]]:
     if query.replies_in is not None:
         yield "l.thread = ?", [query.replies_in]
     yield from _pace(query)
+    if query.before is not None and not query.newest_of:
+        yield "l.number < ?", [query.before]
     if query.beginning:  # all characters of an id come before DEL
         yield "l.id >= ? AND l.id < ?", [query.beginning, f"{query.beginning}\x7f"]
     if query.spared:

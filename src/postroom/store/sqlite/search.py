@@ -386,6 +386,21 @@ def index_some(index: Index, run: RunQuery) -> None:
             index.fill()
 
 
+def own_letters(index: Index, run: RunQuery, party: int, before: int, most: int) -> list[int]:
+    """Return the numbers of the newest letters below `before` that a mailbox sent or may have received."""
+    upto = index.upto()
+    later = f"SELECT l.number FROM letters l WHERE l.number > ? AND l.number < ?{_PARTY_SQL}"
+    found = run(f"{later} ORDER BY l.number DESC LIMIT ?", [upto, before, party, party, most])
+    numbers = [number for (number,) in found]
+    if len(numbers) < most and upto:
+        below = min(upto, before - 1)
+        older = index.candidates(_quoted(f"{_PARTY}{party}"), below, most - len(numbers))
+        if older is None:  # the index has just failed: look at the letters themselves
+            return own_letters(index, run, party, before, most)
+        numbers += older
+    return numbers
+
+
 class Search:
     """One search, by the reader whose mailbox has the id `party` (None: of the whole room)."""
 

@@ -20,7 +20,7 @@ from ...errors import Damaged, Resync, StoreFailing, Unreadable
 from ...model import record
 from ...model.message import Priority
 from ...model.names import fold
-from ...model.query import Name
+from ...model.query import LetterQuery, Name
 from ...model.record import Record
 from ..notification import ProcessNotifier
 from ..protocol import Overdue, Trimmed, mailboxes_to_notify
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...clock import Clock
-    from ...model.query import Found, Group, LetterQuery, Moment, Query
+    from ...model.query import Found, Group, Moment, Query
     from ...model.record import Change, Cursor
     from ...model.report import Finding, Progress
     from ...model.search import SearchQuery
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _ABANDONED: list[object] = []  # connections of a parent process: never touched, so never closed, after a fork
 
+NO_LIMIT = 2**62
 RECORDS = "SELECT kind, key, revision, {} FROM records WHERE {} ORDER BY kind, key"
 _MAILBOX = """
 SELECT id FROM mailboxes WHERE folded = ?1 UNION ALL SELECT mailbox FROM aliases WHERE folded = ?1"""
@@ -278,6 +279,8 @@ class SqliteStore:
         if by == "quota":
             places = [place_of(query.mailbox, self._mailbox(query.mailbox)), self._mailbox(query.sender)]
             return tuple(self.query(WAITING, places)[0])
+        if isinstance(query, LetterQuery) and queries.is_of_one_agent(query):
+            return self.query(*queries.count_letters(query, self._own_letters(query, NO_LIMIT)))[0][0]
         found = self.query(*queries.count(query, by))
         if by == "all":
             return found[0][0]
@@ -288,7 +291,35 @@ class SqliteStore:
         return dict(found)
 
     def letters(self, query: LetterQuery) -> list[Letter]:
-        return self.fetch(rows.letter, queries.letters(query))
+        find = self._newest if query.newest_of else self._letters
+        if not queries.is_of_one_agent(query):
+            return find(query, None)
+        if query.limit is not None and (query.newest_of or query.order == "newest"):
+            own = self._own_letters(query, queries.WINDOW)
+            found = find(query, own)
+            if len(found) >= query.limit or len(own) < queries.WINDOW:
+                return found
+        return find(query, self._own_letters(query, NO_LIMIT))
+
+    def _letters(self, query: LetterQuery, among: list[int] | None) -> list[Letter]:
+        return self.fetch(rows.letter, queries.letters(query, among))
+
+    def _newest(self, query: LetterQuery, among: list[int] | None) -> list[Letter]:
+        found = self.query(*queries.newest_of(query, among))
+        if among is None and (query.limit is None or len(found) < query.limit):
+            found = self.query(*queries.newest_of(query, window=False))
+        return self.fetch(rows.letter, queries.by_number([number for (number,) in found]))
+
+    def _own_letters(self, query: LetterQuery, most: int) -> list[int]:
+        """Return the numbers of the newest letters of an agent, and maybe of a few that are not its own.
+
+        The text index names most of them; the others are looked up.
+        """
+        from .search import own_letters  # noqa: PLC0415 - most processes do not search
+
+        party = self._mailbox_ids((query.party or query.sender or "",))
+        before = NO_LIMIT if query.before is None else query.before
+        return own_letters(self.connection().index, self.query, party[0], before, most) if party else []
 
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
         from .search import Search  # noqa: PLC0415 - most processes do not search
