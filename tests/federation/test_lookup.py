@@ -13,7 +13,7 @@ import pytest
 from postroom.federation.link import Link
 from postroom.federation.lookup import LookupResult, find
 from postroom.model.peer import Peer
-from postroom.policy.trust import Strategy
+from postroom.policy.limits import Limits
 from tests.daemons import until
 from tests.federation.answering import answer, refuse, routed
 from tests.federation.systems import System, systems
@@ -185,12 +185,12 @@ def test_where_all_refuse_it_the_sender_is_shown_why(tmp_path: Path) -> None:
 
 
 def test_a_system_above_that_is_away_is_waited_for() -> None:
-    strategy = Strategy("hierarchical", upstream=("hub",))
+    limits = Limits(federation_strategy="hierarchical", federation_upstream="hub")
 
     async def story() -> None:
         hub, side = (Link(Peer(system=name), lambda: None) for name in ("hub", "side"))
-        assert LookupResult(None, False) == await find([hub, side], "bob", strategy)
-        assert LookupResult(None, True) == await find([side], "bob", strategy)
-        assert LookupResult(None, True) == await find([hub], "bob", strategy, without={"hub"})
+        assert LookupResult(None, False) == await find([hub, side], "bob", limits)
+        assert LookupResult(None, True) == await find([side], "bob", limits)
+        assert LookupResult(None, True) == await find([hub], "bob", limits, without={"hub"})
 
     asyncio.run(story())

@@ -13,7 +13,6 @@ from postroom.model.agent import Card
 from postroom.model.peer import Peer
 from postroom.policy.limits import Limits
 from postroom.policy.trust import (
-    Strategy,
     check_incoming,
     check_outgoing,
     check_relaying,
@@ -24,11 +23,15 @@ from postroom.policy.trust import (
     route_to,
     routes_to,
     speaks_for,
-    strategy_of,
+    upstream,
 )
 from tests.letters import NOW, letter
 
-TABLE = Strategy()
+TABLE = Limits()
+
+
+def below(*hubs: str) -> Limits:
+    return Limits(federation_strategy="hierarchical", federation_upstream=",".join(hubs))
 
 
 class To(NamedTuple):
@@ -63,13 +66,13 @@ def test_an_empty_allow_list_is_nobody() -> None:
     assert isinstance(error, Missing) and error.field == "to" and "postroom peers add berlin" in str(error)
 
 
-ROUTES: list[tuple[str, list[Peer], Strategy, list[str]]] = [
+ROUTES: list[tuple[str, list[Peer], Limits, list[str]]] = [
     ("itself", [berlin()], TABLE, ["berlin"]),
     ("itself, whatever its case", [Peer(system="BERLIN")], TABLE, ["BERLIN"]),
     ("by one that leads there", [Peer(system="hub", relays_for=("rome", "Berlin"))], TABLE, ["hub"]),
     ("itself first", [Peer(system="hub", relays_for=("berlin",)), berlin()], TABLE, ["berlin", "hub"]),
     ("not by one that leads elsewhere", [Peer(system="hub", relays_for=("rome",))], TABLE, []),
-    ("by the one above", [Peer(system="hub")], Strategy("hierarchical", ("hub",)), ["hub"]),
+    ("by the one above", [Peer(system="hub")], below("hub"), ["hub"]),
     (
         "itself, who leads there, the ones above in their order",
         [
@@ -78,24 +81,24 @@ ROUTES: list[tuple[str, list[Peer], Strategy, list[str]]] = [
             Peer(system="hub", relays_for=("berlin",)),
             berlin(),
         ],
-        Strategy("hierarchical", ("first", "above", "gone", "hub")),
+        below("first", "above", "gone", "hub"),
         ["berlin", "hub", "first", "above"],
     ),
     ("nobody that is not trusted", [Peer(system="hub", relays_for=("berlin",), trusted=False)], TABLE, []),
-    ("no one above that is not trusted", [Peer(system="h", trusted=False)], Strategy("hierarchical", ("h",)), []),
+    ("no one above that is not trusted", [Peer(system="h", trusted=False)], below("h"), []),
     (
         "one that is distrusted is reached by nobody",
         [berlin(trusted=False), Peer(system="hub", relays_for=("berlin",))],
-        Strategy("hierarchical", ("hub",)),
+        below("hub"),
         [],
     ),
 ]
 
 
-@pytest.mark.parametrize(("known", "strategy", "by"), [row[1:] for row in ROUTES], ids=[row[0] for row in ROUTES])
-def test_the_peer_by_which_a_system_is_reached(known: list[Peer], strategy: Strategy, by: list[str]) -> None:
-    assert by == [peer.system for peer in routes_to(peers(*known), "berlin", strategy)]
-    first = route_to(peers(*known), "berlin", strategy)
+@pytest.mark.parametrize(("known", "limits", "by"), [row[1:] for row in ROUTES], ids=[row[0] for row in ROUTES])
+def test_the_peer_by_which_a_system_is_reached(known: list[Peer], limits: Limits, by: list[str]) -> None:
+    assert by == [peer.system for peer in routes_to(peers(*known), "berlin", limits)]
+    first = route_to(peers(*known), "berlin", limits)
     assert (first and first.system) == (by[0] if by else None)
 
 
@@ -104,10 +107,9 @@ def test_why_a_distrusted_system_is_not_reached() -> None:
     assert isinstance(error, NotAllowed) and "postroom peers trust berlin" in str(error)
 
 
-def test_the_strategy_is_the_one_that_was_set() -> None:
-    limits = Limits(federation_strategy="hierarchical", federation_upstream="hub , top", federation_table_ttl=7)
-    assert Strategy("hierarchical", ("hub", "top"), believes=7) == strategy_of(limits)
-    assert Strategy(patience=2) == strategy_of(Limits(federation_broadcast_timeout=2))
+def test_the_hubs_above_are_named_with_commas() -> None:
+    assert ["hub", "top"] == upstream(Limits(federation_upstream="hub , top"))
+    assert [] == upstream(Limits())
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from ..model.codec import convert, to_plain
 from ..model.names import ANYWHERE, fold
 from ..model.peer import Carried
 from ..model.record import EVERYONE, LINK, SERVED
-from ..policy.trust import routes_to, strategy_of
+from ..policy.trust import routes_to
 from .core import change_record, find_record, find_value, put_record, values_of
 from .peers import all_peers
 
@@ -91,7 +91,7 @@ def _carried(
     if system == ANYWHERE:
         ways = [peer for peer in peers.values() if peer.trusted]
     else:
-        ways = list(routes_to(peers, system, strategy_of(core.limits)))
+        ways = list(routes_to(peers, system, core.limits))
     if not ways:
         is_known = any(fold(peer.system) == fold(system) for peer in peers.values())
         reason = f"{system} is not trusted" if is_known else f"{system} is not a known system"

@@ -417,7 +417,7 @@ def peer_towards(core: Core, peers: Mapping[str, Peer], system: str) -> Peer | N
     """Return the peer that leads to a system; any trusted peer for a system that is yet to be found."""
     if system == ANYWHERE:
         return next((peer for peer in peers.values() if peer.trusted), None)
-    return trust.route_to(peers, system, trust.strategy_of(core.limits))
+    return trust.route_to(peers, system, core.limits)
 
 
 def count_waiting(core: Core) -> tuple[dict[str, int], dict[str, int]]:

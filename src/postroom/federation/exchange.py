@@ -22,7 +22,7 @@ from ..errors import PostroomError, Resync
 from ..formats.map import ANNOUNCE
 from ..model.names import ANYWHERE, fold, system_of
 from ..model.record import CARD
-from ..policy.trust import routes_to, strategy_of
+from ..policy.trust import routes_to
 from ..server.requests import Schedule
 from ..store.notification import ROOM
 from . import exposure
@@ -201,7 +201,7 @@ class Exchange:
         self._distribute(peers, waiting)
         loop = asyncio.get_running_loop()
         # At half the time for which peers believe it, so that one lost announcement does no harm.
-        is_time = loop.time() - self._announced_at >= strategy_of(self.core.limits).believes / 2
+        is_time = loop.time() - self._announced_at >= self.core.limits.federation_table_ttl / 2
         has_news = [link for link in self.links if link.has_news]
         for link in has_news:
             link.has_news = False
@@ -341,8 +341,7 @@ class Exchange:
 
     def _route(self, peers: dict[str, Peer], system: str) -> str | None:
         """Return the first link towards a system that is connected, else the first one that could be."""
-        strategy = strategy_of(self.core.limits)
-        keys = [fold(peer.system) for peer in routes_to(peers, system, strategy)]
+        keys = [fold(peer.system) for peer in routes_to(peers, system, self.core.limits)]
         known = [key for key in keys if key in self._links]
         return next((key for key in known if self._links[key].connection is not None), next(iter(known), None))
 

@@ -25,7 +25,7 @@ from ..model.names import AT, at_system, check_name, check_remote_agent, fold
 from ..model.peer import Route
 from ..model.record import BEAT, CARD, ROUTE
 from ..policy.routing import is_routable
-from ..policy.trust import is_reachable, is_shown, speaks_for, strategy_of
+from ..policy.trust import is_reachable, is_shown, speaks_for
 from ..store.files.store import FileStore
 from ..store.protocol import spelling_of
 
@@ -116,7 +116,7 @@ def note(core: Core, system: str, params: Any) -> bool:
     def plan() -> Sequence[Write]:
         nonlocal is_new
         now = core.now().wall
-        until = now + timedelta(seconds=strategy_of(core.limits).believes)
+        until = now + timedelta(seconds=core.limits.federation_table_ttl)
         held = {record.key: record for record in core.store.records(ROUTE)}
         routes = {key: convert(record.value, Route) for key, record in held.items()}
         writes: list[Write] = []

@@ -23,14 +23,14 @@ from ..formats.federation import read_refusal
 from ..formats.map import FIND
 from ..model.message import same_name
 from ..model.names import ANYWHERE, agent_of, fold
-from ..policy.trust import strategy_of
+from ..policy.trust import upstream
 from .connection import ConnectionLost, MapRefusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Sequence
 
     from ..model.query import Found
-    from ..policy.trust import Strategy
+    from ..policy.limits import Limits
     from ..server.executor import Executor
     from .link import Link, PeerConnection
 
@@ -43,17 +43,15 @@ class LookupResult(NamedTuple):
     name: str = ""  # as it is spelt there
 
 
-async def find(
-    links: Sequence[Link], agent: str, strategy: Strategy, without: Collection[str] = ()
-) -> LookupResult:
+async def find(links: Sequence[Link], agent: str, limits: Limits, without: Collection[str] = ()) -> LookupResult:
     """Ask peers for an agent. `without`: systems, by folded name, that refused the letter."""
     able = [link for link in links if fold(link.system) not in without]
-    if strategy.kind == "hierarchical":
-        return upstream(able, strategy)
+    if limits.federation_strategy == "hierarchical":
+        return hub_above(able, limits)
     queries = [asyncio.ensure_future(_has(link, agent)) for link in able if link.connection is not None]
     is_sure = len(queries) == len(able)
     try:
-        async with asyncio.timeout(strategy.patience):
+        async with asyncio.timeout(limits.federation_broadcast_timeout):
             for answer in asyncio.as_completed(queries):
                 found = await answer
                 if found.link is not None:
@@ -68,10 +66,10 @@ async def find(
     return LookupResult(None, is_sure)
 
 
-def upstream(links: Sequence[Link], strategy: Strategy) -> LookupResult:
+def hub_above(links: Sequence[Link], limits: Limits) -> LookupResult:
     """Return the first system above us that is connected. One that is not may know more than we do."""
     named = {fold(link.system): link for link in links}
-    above = [named[fold(name)] for name in strategy.upstream if fold(name) in named]
+    above = [named[fold(name)] for name in upstream(limits) if fold(name) in named]
     return LookupResult(next((link for link in above if link.connection is not None), None), not above)
 
 
@@ -135,11 +133,11 @@ class AgentLookup:
         # Only a memory of answers: without it peers are asked once more.
         if len(self._recent) >= MOST:
             self._recent.clear()
-        self._recent[name] = (newest, ends, now + strategy_of(self.core.limits).believes)
+        self._recent[name] = (newest, ends, now + self.core.limits.federation_table_ttl)
         self._begin(name, self._send_on(name))
 
     async def _send_on(self, name: str) -> None:
-        answer = await find(self._links(), name, strategy_of(self.core.limits))
+        answer = await find(self._links(), name, self.core.limits)
         if answer.link is not None:
             step = partial(outbox.redirect_unknown, self.core, name, answer.name, answer.link.system)
             mailbox = await self._executor.run_slow(step)
@@ -149,23 +147,23 @@ class AgentLookup:
 
     async def _look_up(self, mailbox: str) -> None:
         look = partial(outbox.next_letters, self.core, [mailbox], MOST)
-        strategy = strategy_of(self.core.limits)
+        limits = self.core.limits
         free: dict[frozenset[str], list[Found]] = {}
         for found in await self._executor.run_slow(look):
             holder = found.delivery.given_to
             if holder:
-                self._assign(mailbox, strategy, self._named(holder))
+                self._assign(mailbox, limits, self._named(holder))
             else:
                 free.setdefault(self._excluded_by(found), []).append(found)
         for without, letters in free.items():
-            answer = await find(self._links(), agent_of(mailbox), strategy, without)
-            self._assign(mailbox, strategy, answer.link)
+            answer = await find(self._links(), agent_of(mailbox), limits, without)
+            self._assign(mailbox, limits, answer.link)
             if answer.link is None and answer.is_sure:
                 await self._executor.run_slow(partial(self._give_up, letters, is_refused=bool(without)))
 
-    def _assign(self, mailbox: str, strategy: Strategy, link: Link | None) -> None:
+    def _assign(self, mailbox: str, limits: Limits, link: Link | None) -> None:
         if link is not None:
-            link.waiting[mailbox] = ANYWHERE if strategy.kind == "hierarchical" else link.system
+            link.waiting[mailbox] = ANYWHERE if limits.federation_strategy == "hierarchical" else link.system
             self._wake(link)
 
     def _named(self, system: str) -> Link | None:

@@ -25,7 +25,7 @@ from ..formats.federation import federation_error
 from ..formats.map import PING
 from ..model.message import same_name
 from ..model.peer import EVERYWHERE, Peer
-from ..policy.trust import route_to, strategy_of
+from ..policy.trust import route_to
 from ..room import chosen_settings, open_with
 from ..room import open as open_room
 from ..server.executor import Executor
@@ -77,7 +77,7 @@ class MountedRoom:
 
     def routes_by_host(self, peers: Mapping[str, Peer], system: str) -> bool:
         """Return whether mail for this system goes by the host. The room may have other peers, or two hosts."""
-        first = route_to(peers, system, strategy_of(self.core.limits))
+        first = route_to(peers, system, self.core.limits)
         return first is not None and self.is_host(first)
 
     def introduce_folders(self, names: Sequence[str]) -> None:

@@ -161,30 +161,15 @@ def open_delivery(
     message: Message, mailbox: str, kind: RecipientKind, now: datetime, due_at: datetime | None = None
 ) -> Delivery:
     """Return the delivery with which a letter starts at a mailbox."""
-    if AT in mailbox:
-        return open_remote_delivery(message, mailbox, kind, due_at)
+    # One to another system stays queued until that system has the letter.
+    is_queued = due_at is not None or AT in mailbox
     return Delivery(
         message_id=message.id,
         mailbox=mailbox,
         kind=kind,
         priority=message.priority,
-        state=State.UNREAD if due_at is None else State.QUEUED,
-        delivered_at=now if due_at is None else None,
-        due_at=due_at,
-        expires_at=message.expires_at,
-    )
-
-
-def open_remote_delivery(
-    message: Message, mailbox: str, kind: RecipientKind = "to", due_at: datetime | None = None
-) -> Delivery:
-    """Return the delivery to another system, which stays queued until that system has the letter."""
-    return Delivery(
-        message_id=message.id,
-        mailbox=mailbox,
-        kind=kind,
-        priority=message.priority,
-        state=State.QUEUED,
+        state=State.QUEUED if is_queued else State.UNREAD,
+        delivered_at=None if is_queued else now,
         due_at=due_at,
         expires_at=message.expires_at,
     )

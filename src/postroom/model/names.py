@@ -174,11 +174,7 @@ def format_address(address: Address) -> str:
 
 def check_system(value: Any, field: str) -> str:
     """Return the name of another system, or `*`."""
-    if not isinstance(value, str):
-        raise Invalid(f"must be text, not {type(value).__name__}", field=field, hint="a system's name")
-    if not re.fullmatch(_SYSTEM, value):
-        raise Invalid(f"{value[:300]!a} is no name of a system", field=field, hint="agent@system")
-    return value
+    return _check(value, field, _SYSTEM, "a system's name, as in agent@system")
 
 
 def is_remote(mailbox: str) -> bool:

@@ -7,9 +7,7 @@ limited by scope. A letter without a scope is in the scope `default`; so is an a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, Protocol
 
 from ..errors import HopsSpent, LoopDetected, Missing, NotAllowed
 from ..model.message import DEFAULT_SCOPE, same_name
@@ -35,30 +33,15 @@ class Destination(Protocol):
     def scope(self) -> str | None: ...
 
 
-class Strategy(Struct, frozen=True):
-    """The way to look up a name or system that is unknown here."""
-
-    kind: Literal["table", "broadcast", "hierarchical"] = "table"
-    upstream: tuple[str, ...] = ()  # the hubs to ask, in order
-    believes: float = 300.0  # seconds for which a peer's announcement of its agents is valid
-    patience: float = 5.0  # seconds in which a peer must answer a look-up
-
-
-def strategy_of(limits: Limits) -> Strategy:
-    """Return the strategy in the settings."""
-    upstream = tuple(name.strip() for name in limits.federation_upstream.split(",") if name.strip())
-    return Strategy(
-        limits.federation_strategy,
-        upstream,
-        limits.federation_table_ttl,
-        limits.federation_broadcast_timeout,
-    )
+def upstream(limits: Limits) -> list[str]:
+    """Return the hubs to ask for a system that is unknown here, in order."""
+    return [name.strip() for name in limits.federation_upstream.split(",") if name.strip()]
 
 
 # Routes
 
 
-def routes_to(peers: Mapping[str, Peer], system: str, strategy: Strategy) -> Iterator[Peer]:
+def routes_to(peers: Mapping[str, Peer], system: str, limits: Limits) -> Iterator[Peer]:
     """Yield the peers through which a system is reached: itself, those that relay for it, the upstream hubs.
 
     A distrusted system is not reached through any peer.
@@ -70,14 +53,14 @@ def routes_to(peers: Mapping[str, Peer], system: str, strategy: Strategy) -> Ite
     if itself is not None:
         yield itself  # a generator, because most callers need only the first
     leading = [peer for peer in peers.values() if speaks_for(peer, system)]
-    above = [peer for name in strategy.upstream if (peer := _named(peers, name))]
+    above = [peer for name in upstream(limits) if (peer := _named(peers, name))]
     unique = {peer.system: peer for peer in (*leading, *above) if peer.trusted and peer is not itself}
     yield from unique.values()
 
 
-def route_to(peers: Mapping[str, Peer], system: str, strategy: Strategy) -> Peer | None:
+def route_to(peers: Mapping[str, Peer], system: str, limits: Limits) -> Peer | None:
     """Return the best peer through which a system is reached."""
-    return next(routes_to(peers, system, strategy), None)
+    return next(routes_to(peers, system, limits), None)
 
 
 def no_route(peers: Mapping[str, Peer], system: str, field: str = "to") -> PostroomError:
