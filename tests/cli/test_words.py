@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.cli.command import command_of, with_common
-from postroom.cli.options import TEXT
+from postroom.cli.command import TEXT, command_of, with_common
 from postroom.cli.parse import parse
 from postroom.cli.table import COMMANDS, FORMER, GROUPS, resolve
 from postroom.errors import Invalid, PostroomError
@@ -50,7 +49,7 @@ def test_a_value_may_begin_with_a_dash_unless_it_is_an_option_itself() -> None:
 
 def test_commands_of_two_words() -> None:
     assert parse(("dead",)).name == "dead"
-    assert parse(("dead", "revive", "a", "b")).values == {"id": ["a", "b"]}
+    assert parse(("dead", "revive", "a", "b")).values == {"ids": ["a", "b"]}
     assert parse(("agents", "show", "show")).values == {"name": "show"}
     assert parse(("--version",)).name == parse(("-V",)).name == "version"
     assert parse(()).command is None

@@ -1,12 +1,13 @@
-"""The commands about alerts: watch, and rings, which lists and retries alerts that were given up.
+"""The commands about alerts: watch, rings, which lists and retries alerts that were given up, and webhooks.
 
 `postroom watch` prints a line, runs a program or shows a desktop note for each alert until it is ended. A program
 gets what others wrote on its standard input, never in its arguments, and nothing of a host's session around it: a
-child that found the session's socket would speak for it.
+child that found the session's socket would speak for it. A webhook is a URL that the server calls when mail waits.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -16,23 +17,29 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
+from ..core import webhooks
 from ..core.presentation import defuse, escape_json
 from ..environment import environment, without_host
+from ..formats.plain import plain
 from ..hosts import desktop
-from ..model.codec import encode, to_plain
+from ..model.codec import encode
+from ..model.message import Priority
 from . import views
 from .answer import Answer
-from .command import Option, command, declare
-from .context import note
+from .command import LIMIT, WHOLE, Option, command
+from .context import note, note_unknown
 from .errors import NOT_NOW, NOTHING, OK, Usage
-from .options import WHOLE
-from .output import ago, cut, listing, one_line
+from .output import ago, cut, hint, listing, one_line, says, secret
 from .read import FOR_EVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..model.alert import AlertLetter, DeadAlertRow, Rung
+    from ..core.webhooks import OneWebhook
+    from ..hosts.webhooks import Outcome
+    from ..model.alert import AlertLetter, Rung
+    from ..model.webhook import Webhook
+    from ..room import Room
     from .answer import Screen
     from .context import Context
 
@@ -56,23 +63,6 @@ def ring(_screen: Screen, data: Data) -> str:
     text = f"{mark}{one_line(first['from'])}: {subject} ({first['id']}){more}"
     return defuse(f"{data['mailbox']}, {data['unread']} unread: {text}{failed}") + "\n"
 
-
-alerts_view = listing(
-    "rings",
-    {
-        "ID": lambda screen, alert: screen.short(alert["letter"]["id"]),
-        "MAILBOX": "mailbox",
-        "WAY": "way",
-        "FROM": "letter.from",
-        "ABOUT": "letter.subject",
-        "TRIES": "tries",
-        "WHEN": lambda screen, alert: ago(alert["at"], screen.now),
-        "WHY": "why",
-    },
-    "No rings were given up.",
-    then=("rings retry", ""),
-    drop=("TRIES", "FROM", "WHEN", "ABOUT"),
-)
 
 # -- the program that a watch runs
 
@@ -135,131 +125,9 @@ def _environment(context: Context) -> dict[str, str]:
 # -- the watch
 
 SLICE = 5.0  # seconds of one wait
-LIMIT = 60.0  # seconds for a program, unless --limit says otherwise
+LIMIT_SECONDS = 60.0  # for a program, unless --limit names another time
 SPARE = 10.0  # seconds to end a program that takes longer, and to record the outcome
 ENDED = "the watch ended"
-
-
-def watch(context: Context) -> Iterator[Answer]:
-    way, timeout = _way(context), context.get("timeout", FOR_EVER)
-    if context.get("desktop"):
-        desktop.program()  # a missing program is reported before anything begins
-    context.try_out(lambda box: box.begin_alerts(way))
-    _begin(context, way)
-    has_alerted = False
-    with Ending() as ending:
-        try:
-            while rung := _next(context, way, timeout, ending):
-                has_alerted = True
-                yield from _ring(context, way, rung, ending)
-                if context.get("once"):
-                    return
-                ending.let_go()
-        except KeyboardInterrupt:
-            return
-    if not has_alerted:
-        unread = context.mailbox.counts()["total"]
-        nothing = {"mailbox": context.mailbox.name, "unread": unread, "letters": [], "failed": None}
-        yield Answer(context.name, nothing, ring, code=NOTHING)
-
-
-def _way(context: Context) -> str:
-    if context.get("exec") and context.get("desktop"):
-        raise Usage("says two things at once", field="--desktop", hint="one watch for each, beside the other")
-    usual = next((name for name in ("exec", "desktop") if context.get(name)), "watch")
-    return str(context.get("way") or usual)
-
-
-def _is_run(context: Context) -> bool:
-    """Return whether an alert runs a program, rather than printing a line."""
-    return bool(context.get("exec") or context.get("desktop"))
-
-
-def _begin(context: Context, way: str) -> None:
-    unread = context.mailbox.begin_alerts(way, backlog=bool(context.get("backlog")))
-    if unread:
-        note(context.call, f"{unread} unread already, and counted as told; --backlog rings for what waits, too")
-
-
-def _next(context: Context, way: str, timeout: float, ending: Ending) -> Rung | None:
-    """Return the next alert. From when it is recorded until it is done, signals are held back."""
-    end, within = time.monotonic() + timeout, context.get("limit", LIMIT) + SPARE
-    while True:
-        left = max(0.0, end - time.monotonic())
-        rung = context.mailbox.wait_for_alert(way, min(left, SLICE), may_alert=ending.hold, within=within)
-        if rung is not None or left <= SLICE:
-            return rung
-        ending.let_go()
-
-
-def _ring(context: Context, way: str, rung: Rung, ending: Ending) -> Iterator[Answer]:
-    """Run the program or print the line, and record the outcome.
-
-    A failed alert is tried again later, and so is one whose outcome was never recorded because this process was
-    killed.
-    """
-    why: str | None = ENDED
-    try:
-        why = _run(context, rung, ending)
-        if why is None and not _is_run(context):
-            why = "it could not be printed"
-            yield Answer(context.name, plain_ring(rung) | {"failed": None}, ring)
-            why = None
-    finally:
-        if why is None:
-            context.mailbox.alert_done(way, rung.ids)
-        else:
-            context.mailbox.alert_failed(way, rung.ids, why)
-    if _is_run(context):
-        code = NOT_NOW if why is not None and context.get("once") else OK
-        yield Answer(context.name, plain_ring(rung) | {"failed": why}, ring, code=code)
-
-
-def _run(context: Context, rung: Rung, ending: Ending) -> str | None:
-    if not _is_run(context):
-        return None
-    ending.let_go()
-    try:
-        if context.get("desktop"):
-            return desktop.show(desktop.program(), rung)
-        return run_program(context, context.get("exec"), rung, context.get("limit", LIMIT))
-    finally:
-        ending.hold()
-
-
-class Ending:
-    """Signals that end a watch: at once, or as soon as `let_go` is called while it is held."""
-
-    def __init__(self) -> None:
-        self._is_asked = self._is_held = False
-        self._former: dict[int, Any] = {}
-
-    def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            self._former[number] = signal.signal(number, self._on_signal)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, former in self._former.items():
-            signal.signal(number, former)
-
-    def hold(self) -> bool:
-        """Hold signals back from now on; return False if one came before."""
-        self._is_held = True
-        return not self._is_asked
-
-    def let_go(self) -> None:
-        self._is_held = False
-        if self._is_asked:
-            raise KeyboardInterrupt
-
-    def _on_signal(self, *_: object) -> None:
-        self._is_asked = True
-        if not self._is_held:
-            raise KeyboardInterrupt
-
-
-# -- commands
 
 
 @command(
@@ -305,31 +173,152 @@ class Ending:
     json="mailbox unread letters failed",
 )
 def run_watch(context: Context) -> Iterator[Answer]:
-    return watch(context)
+    way, timeout = _way(context), context.get("timeout", FOR_EVER)
+    if context.get("desktop"):
+        desktop.program()  # a missing program is reported before anything begins
+    if context.is_new_room:  # a refused request leaves no empty room behind
+        context.room_in_memory().mailbox(context.me).begin_alerts(way)
+    if unread := context.mailbox.begin_alerts(way, backlog=bool(context.get("backlog"))):
+        note(context.call, f"{unread} unread already, which give no alert; with --backlog they do")
+    has_alerted = False
+    with Ending() as ending:
+        try:
+            while rung := _next(context, way, timeout, ending):
+                has_alerted = True
+                yield from _ring(context, way, rung, ending)
+                if context.get("once"):
+                    return
+                ending.let_go()
+        except KeyboardInterrupt:
+            return
+    if not has_alerted:
+        unread = context.mailbox.counts()["total"]
+        nothing = {"mailbox": context.mailbox.name, "unread": unread, "letters": [], "failed": None}
+        yield Answer(context.name, nothing, ring, code=NOTHING)
 
 
-def _plain_alerts(_context: Context, found: list[DeadAlertRow]) -> dict[str, Any]:
-    return {
-        "rings": [
-            {
-                "mailbox": lost.mailbox,
-                "way": lost.way,
-                "letter": plain_letter(lost.letter),
-                "at": to_plain(lost.at),
-                "tries": lost.tries,
-                "why": lost.why,
-            }
-            for lost in found
-        ]
-    }
+def _way(context: Context) -> str:
+    if context.get("exec") and context.get("desktop"):
+        raise Usage(
+            "is one way to alert, and --exec another",
+            field="--desktop",
+            hint="one watch for each, beside the other",
+        )
+    usual = next((name for name in ("exec", "desktop") if context.get(name)), "watch")
+    return str(context.get("way") or usual)
 
 
-declare(
+def _is_run(context: Context) -> bool:
+    """Return whether an alert runs a program, rather than printing a line."""
+    return bool(context.get("exec") or context.get("desktop"))
+
+
+def _next(context: Context, way: str, timeout: float, ending: Ending) -> Rung | None:
+    """Return the next alert. From when it is recorded until it is done, signals are held back."""
+    end, within = time.monotonic() + timeout, context.get("limit", LIMIT_SECONDS) + SPARE
+    while True:
+        left = max(0.0, end - time.monotonic())
+        rung = context.mailbox.wait_for_alert(way, min(left, SLICE), may_alert=ending.hold, within=within)
+        if rung is not None or left <= SLICE:
+            return rung
+        ending.let_go()
+
+
+def _ring(context: Context, way: str, rung: Rung, ending: Ending) -> Iterator[Answer]:
+    """Run the program or print the line, and record the outcome.
+
+    A failed alert is tried again later, and so is one whose outcome was never recorded because this process was
+    killed.
+    """
+    why: str | None = ENDED
+    try:
+        why = _run(context, rung, ending)
+        if why is None and not _is_run(context):
+            why = "it could not be printed"
+            yield Answer(context.name, plain_ring(rung) | {"failed": None}, ring)
+            why = None
+    finally:
+        if why is None:
+            context.mailbox.alert_done(way, rung.ids)
+        else:
+            context.mailbox.alert_failed(way, rung.ids, why)
+    if _is_run(context):
+        code = NOT_NOW if why is not None and context.get("once") else OK
+        yield Answer(context.name, plain_ring(rung) | {"failed": why}, ring, code=code)
+
+
+def _run(context: Context, rung: Rung, ending: Ending) -> str | None:
+    if not _is_run(context):
+        return None
+    ending.let_go()
+    try:
+        if context.get("desktop"):
+            return desktop.show(desktop.program(), rung)
+        return run_program(context, context.get("exec"), rung, context.get("limit", LIMIT_SECONDS))
+    finally:
+        ending.hold()
+
+
+class Ending:
+    """Signals that end a watch: at once, or as soon as `let_go` is called while it is held."""
+
+    def __init__(self) -> None:
+        self._is_asked = self._is_held = False
+        self._former: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            self._former[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, former in self._former.items():
+            signal.signal(number, former)
+
+    def hold(self) -> bool:
+        """Hold signals back from now on; return False if one came before."""
+        self._is_held = True
+        return not self._is_asked
+
+    def let_go(self) -> None:
+        self._is_held = False
+        if self._is_asked:
+            raise KeyboardInterrupt
+
+    def _on_signal(self, *_: object) -> None:
+        self._is_asked = True
+        if not self._is_held:
+            raise KeyboardInterrupt
+
+
+# -- alerts that were given up
+
+
+alerts_view = listing(
+    "rings",
+    {
+        "ID": lambda screen, alert: screen.short(alert["letter"]["id"]),
+        "MAILBOX": "mailbox",
+        "WAY": "way",
+        "FROM": "letter.from",
+        "ABOUT": "letter.subject",
+        "TRIES": "tries",
+        "WHEN": lambda screen, alert: ago(alert["at"], screen.now),
+        "WHY": "why",
+    },
+    "No rings were given up.",
+    then=("rings retry", ""),
+    drop=("TRIES", "FROM", "WHEN", "ABOUT"),
+)
+
+command(
     "rings",
     WHOLE,
     verb="alerts.DeadAlerts",
     view=alerts_view,
-    shape=_plain_alerts,
+    shape=lambda _, found: {
+        "rings": [plain(lost) | {"letter": plain_letter(lost.letter)} for lost in found.alerts]
+    },
     of_room=True,
     about="The letters themselves are safe in their mailbox. With --as or POSTROOM_AGENT, those of that agent;"
     " without, or with --all, those of the room.",
@@ -337,16 +326,177 @@ declare(
     json="rings",
     looks=True,
 )
-declare(
+command(
     "rings retry",
-    Option("ID", help="only for this letter, by its id", many=True, complete="letters", field="ids"),
-    Option("--way", help="only rings of this way, such as exec", metavar="WORD", field="way"),
+    Option("ID", name="ids", help="only for this letter, by its id", many=True, complete="letters"),
+    Option("--way", help="only alerts of this way, such as exec", metavar="WORD"),
     WHOLE,
     verb="alerts.RetryAlerts",
-    places=("ids",),
     view=views.numbers,
     of_room=True,
     about="They get all their tries again. A running watch rings within seconds.",
     examples=(("postroom rings retry --as coder", "all of one mailbox"),),
+    looks=True,
+)
+
+# -- webhooks
+
+_ID = Option("ID", name="id", help="as postroom webhooks shows it", required=True, complete="webhooks")
+
+
+def _note(_screen: Screen, webhook: Data) -> str:
+    words = ["private"] if webhook["allow_private"] else []
+    return ", ".join([*words, *([webhook["note"]] if webhook["note"] else [])])
+
+
+def _with_secret(_context: Context, made: OneWebhook) -> dict[str, Any]:
+    return {"webhook": plain(made.webhook), "secret": made.webhook.secret}
+
+
+def _added(screen: Screen, data: Data) -> str:
+    webhook = data["webhook"]
+    whose = f"The secret of {webhook['id']}, which is called for {one_line(webhook['mailbox'])}."
+    next_one = hint(screen, f"webhooks test {webhook['id']}", "does anybody answer?")
+    calls = hint(screen, "serve", "calls it when mail waits")
+    return f"{data['secret']}\n\n{whose} It is not shown again.\n{next_one}{calls}"
+
+
+def _rotated(_screen: Screen, data: Data) -> str:
+    text = "It is not shown again. The one before signs beside it for a day."
+    return f"{data['secret']}\n\nThe new secret of {data['webhook']['id']}. {text}\n"
+
+
+@command(
+    "webhooks add",
+    Option("URL", help="https://, and where; nothing else may stand in it", required=True),
+    Option("--for", name="mailbox", help="whose mail", required=True, metavar="MAILBOX", complete="agents"),
+    Option(
+        "--min-priority",
+        help="mail of this priority or above; normal by default",
+        kind="word",
+        choices=("normal", "high", "urgent"),
+    ),
+    verb="webhooks.AddWebhook",
+    shape=_with_secret,
+    view=secret("secret", _added),
+    about="The daemon (postroom serve) calls it, by the rules of every ring: once for new mail, letters that come together in"
+    " one call, never too often, urgent mail until somebody acknowledges it. A call says who wrote, the subject, the priority and"
+    " the id, never what a letter says, and is signed as Standard Webhooks are. What waits already when it is added is not"
+    " told of. Into a file or a pipe the secret goes alone. See [webhooks](webhooks.md).",
+    examples=(
+        ("postroom webhooks add https://hooks.example.com/postroom --for human", "the secret is for the receiver"),
+        (
+            "postroom webhooks add http://127.0.0.1:8088/ring --for coder --min-priority high --allow-private",
+            "a program on this machine",
+        ),
+    ),
+    json="webhook secret",
+)
+def run_webhook_add(context: Context) -> Answer:
+    priority = Priority[context.get("min_priority", "normal").upper()]
+    made = context.perform(min_priority=priority)
+    webhook = made.webhook
+    known = (*context.room.mailboxes(), context.settings.human)
+    note_unknown(context.call, webhook.mailbox, () if webhook.mailbox in known else known)
+    about = f"{webhook.id} is called for {webhook.mailbox}; this is its secret, which is not shown again"
+    context.note_beside(about)
+    return context.answer_with(made)
+
+
+command(
+    "webhooks",
+    LIMIT,
+    verb="webhooks.ListWebhooks",
+    view=listing(
+        "webhooks",
+        {
+            "ID": "id",
+            "FOR": "mailbox",
+            "STATE": lambda _, webhook: "off" if webhook["off_at"] else "on",
+            "AT LEAST": "min_priority",
+            "NOTE": _note,
+            "URL": "url",
+        },
+        "No webhooks: nothing is called.",
+        first="webhooks add URL --for NAME",
+        paint={"on": "green", "off": "red"},
+    ),
+    examples=(("postroom webhooks", "list the webhooks"),),
+    looks=True,
+)
+
+
+def tried(_screen: Screen, data: Data) -> str:
+    webhook, seconds = data["webhook"]["id"], data["seconds"]
+    if data["rung"]:
+        return f"{webhook} answered {data['status']} in {seconds * 1000:.0f} ms.\n"
+    return f"{webhook} was not rung: {one_line(data['problem'])}.\n"
+
+
+@command(
+    "webhooks test",
+    _ID,
+    about="This program calls, without a daemon, and counts as no ring. One that was switched off, because it answered 410, is on"
+    " again when this gets through.",
+    examples=(('postroom webhooks test "$WEBHOOK_ID"', "does anybody answer?"),),
+    json="webhook rung status problem seconds",
+    looks=True,
+)
+def run_webhook_test(context: Context) -> Answer:
+    webhook = context.perform(webhooks.GetWebhook).webhook
+    began = time.perf_counter()
+    outcome = asyncio.run(_tried(context.room, webhook))
+    seconds = time.perf_counter() - began
+    if outcome.is_rung and not webhook.is_on:
+        webhook = context.perform(webhooks.SwitchOn).webhook
+    data = {
+        "webhook": plain(webhook),
+        "rung": outcome.is_rung,
+        "status": outcome.status,
+        "problem": outcome.problem or None,
+        "seconds": round(seconds, 3),
+    }
+    return Answer(context.name, data, tried, code=0 if outcome.is_rung else NOT_NOW)
+
+
+async def _tried(room: Room, webhook: Webhook) -> Outcome:
+    from ..hosts import webhooks as host_webhooks  # noqa: PLC0415 - only for a test call
+    from ..hosts.webhooks import WebhookClient  # noqa: PLC0415
+
+    core, client = room.core, WebhookClient()
+    try:
+        body = host_webhooks.trial(webhook.mailbox, core.now().wall)
+        return await client.call(webhook, core.ids.token(), body, lambda: core.now().wall)
+    finally:
+        client.close()
+
+
+@command(
+    "webhooks rotate",
+    _ID,
+    verb="webhooks.RotateWebhook",
+    shape=_with_secret,
+    view=secret("secret", _rotated),
+    about="For a day each call is signed with both, so that the receiver can change to the new one in its own time. A secret"
+    " that leaked ends at once when it is rotated twice. Into a file or a pipe the secret goes alone.",
+    examples=(('postroom webhooks rotate "$WEBHOOK_ID"', "the new one"),),
+    json="webhook secret",
+    looks=True,
+)
+def run_webhook_rotate(context: Context) -> Answer:
+    made = context.perform()
+    context.note_beside(f"the new secret of {made.webhook.id}; it is not shown again")
+    return context.answer_with(made)
+
+
+command(
+    "webhooks remove",
+    _ID,
+    verb="webhooks.RemoveWebhook",
+    shape=lambda _, gone: {"removed": gone.webhook.id},
+    view=says("{removed} is called no more."),
+    about="Rings of it that were given up, or wait to be tried again, are forgotten. The mail itself is not touched.",
+    examples=(('postroom webhooks remove "$WEBHOOK_ID"', "gone"),),
+    json="removed",
     looks=True,
 )

@@ -42,6 +42,7 @@ class Screen:
         room: str = "",
         short: Callable[[str], str] = str,
         most: int | None = None,
+        values: Mapping[str, Any] | None = None,
     ) -> None:
         self.json = json
         self.tables = tables  # a terminal; else Markdown, for a file, a pipe or a prompt
@@ -52,6 +53,7 @@ class Screen:
         self.room = room  # the room, where the next command must name it again
         self.short = short  # shortens an id for a table
         self.most = most  # entries of a list that are shown; None for all
+        self.values = values or {}  # of the options, for views that show what was asked for
         self.human = "human"  # name of the person's mailbox; the settings may change it
 
     def begun(self, value: Any) -> Any:
@@ -115,6 +117,7 @@ def screen_of(call: Call) -> Screen:
         caller=named if named != variable("POSTROOM_AGENT") else "",
         room=call.values.get("room", ""),
         most=limit if isinstance(limit, int) else None if call.values.get("json") else MOST,
+        values=call.values,
     )
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from ..environment import Uninterrupted, environment, own_room, project_room, variable
 from ..errors import PostroomError
 from .answer import Answer
-from .command import EVERYWHERE, Option, command, command_of, with_common
-from .table import COMMANDS, HIDDEN, below, resolve
+from .command import Option, command, command_of, with_common
+from .parse import split
+from .table import COMMANDS, HIDDEN, below
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -81,9 +82,9 @@ _SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 def candidates(words: Sequence[str]) -> list[str]:
     """Return the words that the last one could become. Never raise: completion must not print errors."""
     *before, last = words or [""]
-    name, rest = _command(before)
-    if not name:
-        return _starting(last, _first_words(rest))
+    name, typed, rest = split(before)
+    if name in {"", *HIDDEN}:
+        return [] if typed else _starting(last, _first_words())
     declared = with_common(command_of(name).options if name in COMMANDS else ())
     options = {spelt: option for option in declared for spelt in option.names}
     awaited = options.get(before[-1]) if before else None
@@ -102,22 +103,8 @@ def candidates(words: Sequence[str]) -> list[str]:
     return found if found == [FILES] else [*(_starting(last, below(name)) if not filled else ()), *found]
 
 
-def _command(before: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the command among the words so far, and the words behind it."""
-    takes = {name for option in EVERYWHERE if option.kind != "flag" for name in option.names}
-    at = 0
-    while at < len(before) and before[at].startswith("-"):
-        at += 2 if before[at] in takes else 1
-    if at >= len(before):
-        return "", []
-    name, _, count = resolve(before[at], before[at + 1] if at + 1 < len(before) else "")
-    return ("", [before[at]]) if name in {"", *HIDDEN} else (name, list(before[at + count :]))
-
-
-def _first_words(unknown: Sequence[str]) -> list[str]:
-    return (
-        [] if unknown else list(dict.fromkeys(name.partition(" ")[0] for name in COMMANDS if name not in HIDDEN))
-    )
+def _first_words() -> list[str]:
+    return list(dict.fromkeys(name.partition(" ")[0] for name in COMMANDS if name not in HIDDEN))
 
 
 def _count_places(words: Sequence[str], options: dict[str, Option]) -> int:
@@ -138,7 +125,7 @@ def _values(option: Option, last: str, words: Sequence[str]) -> list[str]:
     if option.complete == "files":
         return [FILES]
     if option.complete == "commands":
-        return _starting(last, [*_first_words(()), "all", "options"])
+        return _starting(last, [*_first_words(), "all", "options"])
     return _starting(last, _from_room(option.complete, words)) if option.complete else []
 
 

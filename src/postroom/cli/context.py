@@ -1,8 +1,8 @@
-"""What a command works with: its options, the caller, the room, the text of a letter, and notes to the user.
+"""What a command works with: its options, the caller, the room, and notes to the user.
 
 `Context` opens nothing before it is needed, so that a mistake on the command line is reported before any file is
-touched. The text of a letter comes from an option, from standard input or from an editor; it is bounded, and
-refused unless it is UTF-8. Ids that Postroom made may be shortened to a beginning that only one of them has.
+touched. `perform` carries out the verb of the command with the values of the options. Ids that Postroom made may be
+shortened to a beginning that only one of them has.
 """
 
 from __future__ import annotations
@@ -11,140 +11,33 @@ import os
 import sys
 from contextlib import suppress
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
-from ..core.verb import parameters, perform
+from ..core.verb import perform
 from ..environment import Uninterrupted, environment, own_room, project_room, sessions_folder, variable
-from ..errors import BadStore, Invalid, PostroomError, TooLarge
+from ..errors import BadStore, Invalid, PostroomError
 from ..model.names import check_agent
 from ..room import Room, chosen_settings
 from ..room import open as open_room
 from ..settings import NO_SUCH_SETTING, Settings
 from ..store.address import absolute, file_of, is_there, place_of
 from .answer import Answer, screen_of
-from .errors import Abandoned, CannotCreate, Misconfigured, NoInput, Usage
+from .errors import CannotCreate, Misconfigured, NoInput, Usage
 from .parse import meant
-from .quick import could_be
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-    from typing import Any, TypeVar
+    from typing import Any
 
     from ..core.verb import Verb
     from ..hosts.sessions import Session
     from ..mailbox import Mailbox
     from .answer import Screen
+    from .output import Progress
     from .parse import Call
 
-    T = TypeVar("T")
     View = Callable[[Screen, Mapping[str, Any]], str] | None
-
-
-STDIN = "-"
-
-
-# -- the text of a letter
-
-
-def body_text(context: Context, *, optional: bool = False) -> str | None:
-    """Return the text of --body, else what is piped in, else what the user writes in an editor.
-
-    Where there is other content (`optional`), standard input is read only if --body asks for it: a pipe that
-    nobody closes must not hold up a letter.
-    """
-    body: str | None = context.get("body")
-    if body is not None and context.get("edit"):
-        raise Usage("is either given or edited", field="--body")
-    if body == STDIN:
-        return read_stdin(context, "body")
-    if body is not None:
-        return body
-    if context.get("edit"):
-        return _edited(context)
-    if optional:
-        return None
-    if sys.stdin is not None and not sys.stdin.isatty():
-        text = read_stdin(context, "body")
-        if not text and not context.get("subject"):
-            raise Invalid("is empty", field="body", hint="say it with --body or pipe it in")
-        return text or None
-    return _edited(context)
-
-
-def read_stdin(context: Context, field: str) -> str:
-    if sys.stdin is None:
-        raise NoInput("standard input is closed", field=field)
-    return _decoded(_bounded(sys.stdin.buffer, context, field), field)
-
-
-def read_source(context: Context, source: str, field: str) -> str:
-    """Return the text of a file, or of standard input for `-`."""
-    if source == STDIN:
-        return read_stdin(context, field)
-    try:
-        with open(source, "rb") as file:
-            return _decoded(_bounded(file, context, field, most=64), field)
-    except OSError as broken:
-        raise NoInput(f"{source!a} cannot be read: {broken.strerror}", field=field) from None
-
-
-def _bounded(file: BinaryIO, context: Context, field: str, most: int = 1) -> bytes:
-    """Read at most `most` times the size of a letter, so that no input fills the memory."""
-    largest = context.settings.max_message_bytes * most
-    raw = file.read(largest + 1)
-    if len(raw) > largest:
-        raise TooLarge(
-            f"is over {largest} bytes",
-            field=field,
-            hint="send a --reference to it, or raise the setting max_message_bytes",
-        )
-    return raw
-
-
-def _decoded(raw: bytes, field: str) -> str:
-    """Decode UTF-8, without the last line end: it belongs to the pipe or the editor."""
-    try:
-        return raw.decode().removesuffix("\n")
-    except UnicodeDecodeError as broken:
-        raise Invalid(
-            f"is not UTF-8 text (byte {broken.start})", field=field, hint="enclose it with --file"
-        ) from None
-
-
-def _edited(context: Context) -> str:
-    import tempfile  # noqa: PLC0415 - only for people
-    from pathlib import Path  # noqa: PLC0415
-
-    if not editor() or sys.stdin is None or not sys.stdin.isatty():
-        raise Usage("there is no text", field="--body", hint="say it with --body, pipe it in, or set EDITOR")
-    context.draft = Path(tempfile.mkdtemp(prefix="postroom-")) / "letter.md"
-    context.draft.touch(mode=0o600)
-    run_editor(context.draft)
-    with context.draft.open("rb") as file:
-        text = _decoded(_bounded(file, context, "body"), "body")
-    if not text.strip():
-        context.drop_draft()
-        raise Abandoned
-    return text
-
-
-def editor() -> str:
-    """Return the command of the user's editor; empty where none is set."""
-    return variable("VISUAL") or variable("EDITOR")
-
-
-def run_editor(draft: Path) -> None:
-    """Run the user's editor on a file until it ends."""
-    import subprocess  # noqa: PLC0415 - only for people
-    from shlex import split  # noqa: PLC0415 - only for people
-
-    try:
-        done = subprocess.run([*split(editor()), str(draft)], check=False)  # noqa: S603 - the user's own
-    except (OSError, ValueError) as broken:
-        raise Usage(f"the editor cannot be started: {broken}", field="EDITOR") from None
-    if done.returncode != 0:
-        raise Abandoned(f"the editor ended with {done.returncode}, so nothing was sent")
 
 
 # -- notes on standard error, for people: where --json is set, standard error is empty or holds one error
@@ -168,11 +61,11 @@ def note_passed_by(call: Call, passed_by: Sequence[tuple[str, str]]) -> None:
 
 def note_unknown(call: Call, name: str, others: Sequence[str]) -> None:
     """Print a similar name, where no agent has this one."""
-    close = [other for other in others if could_be(name.lower(), other.lower())]
-    if not close:
-        return
     from difflib import get_close_matches  # noqa: PLC0415 - only for mistakes
 
+    from .quick import could_be  # noqa: PLC0415 - only for mistakes
+
+    close = [other for other in others if could_be(name.lower(), other.lower())]
     for similar in get_close_matches(name, close, 1):
         note(call, f"nobody here is called {name!r}; did you mean {similar!r}?")
 
@@ -297,10 +190,9 @@ class Context:
     def get(self, name: str, default: Any = None) -> Any:
         return self.values.get(name, default)
 
-    def passed_options(self, *names: str, **renamed: str) -> dict[str, Any]:
-        """Return the values of those options that were passed, under the library's names."""
-        wanted = {name: name for name in names} | renamed
-        return {theirs: self.values[ours] for theirs, ours in wanted.items() if ours in self.values}
+    def passed_options(self, *names: str) -> dict[str, Any]:
+        """Return the values of those options that were passed."""
+        return {name: self.values[name] for name in names if name in self.values}
 
     @cached_property
     def session(self) -> Session | None:
@@ -315,9 +207,8 @@ class Context:
     def me(self) -> str:
         name: str = self.get("as") or variable("POSTROOM_AGENT") or (self.session.agent if self.session else "")
         if not name:
-            options = self.call.command.options if self.call.command else ()
-            whole = "; --everyone asks for all agents" if any(one.name == "everyone" for one in options) else ""
-            raise Usage("who are you?", field="--as", hint=f"say --as NAME, or set POSTROOM_AGENT{whole}")
+            whole = "; --everyone asks for all agents" if "everyone" in self.options else ""
+            raise Usage("who are you?", field="--as", hint=f"--as NAME names you, or POSTROOM_AGENT{whole}")
         try:
             name.encode()
         except UnicodeEncodeError:
@@ -349,68 +240,58 @@ class Context:
         asked = verb or (self.call.command.verb if self.call.command else None)
         if asked is None:
             raise TypeError(f"{self.name} calls no verb")
-        if self.is_new_room and not self.looks:
-            at_once = {"timeout": 0.0} if asked.declaration().waits else {}
-            self._perform_in(self._room_in_memory(), asked, params | at_once)
-        return self._perform_in(self.room, asked, params)
+        declaration, known = asked.declaration(), asked.__struct_fields__
+        given = {name: value for name, value in self.values.items() if name in known} | params
+        if verb is None and "body" in known and "body" not in params and "edit" in self.options:
+            from .text import content  # noqa: PLC0415 - only for commands that take a text
 
-    def _perform_in(self, room: Room, verb: type[Verb], params: dict[str, Any]) -> Any:
-        known = parameters(verb)
-        given: dict[str, Any] = {}
-        for option in self.call.command.options if self.call.command else ():
-            if option.field in known and option.name in self.values:
-                given[option.field] = option.value if option.kind == "flag" else self.values[option.name]
+            body = content(self)
+            given |= {"body": body} if body is not None else {}
         if "agent_id" in known and not self.is_of_room:
             given["agent_id"] = self.me
-        request, declaration = verb(**given | params), verb.declaration()
-        if not (declaration.slow or declaration.many) or self.screen.json or not sys.stderr.isatty():
+        if self.is_new_room and not self.looks:
+            trial = self.room_in_memory()
+            perform(trial.core, trial.principal, asked(**given | ({"timeout": 0.0} if declaration.waits else {})))
+        room, request = self.room, asked(**given)
+        if not (declaration.slow or declaration.many or "progress" in known) or not sys.stderr.isatty():
             return perform(room.core, room.principal, request)
-        from .output import Patience  # noqa: PLC0415 - only on a terminal
+        with self.progress() as progress:
+            if "progress" in known:
+                request = asked(**given, progress=progress.tell)
+            return perform(room.core, room.principal, request)
 
-        with Patience(f"postroom {self.name}"):
-            return perform(room.core, room.principal, request)
+    def progress(self, whole: int | None = None) -> Progress:
+        """Return a line that shows on a terminal how far the command is."""
+        from .output import Progress  # noqa: PLC0415 - not for most commands
+
+        return Progress(self.name, whole=whole, quiet=self.screen.json)
 
     def answer(self, view: View = None, **params: Any) -> Answer:
         """Carry out the command's verb, and return its result as an answer."""
+        return self.answer_with(self.perform(**params), view)
+
+    def answer_with(self, result: Any, view: View = None, **more: Any) -> Answer:
+        """Return the result of a verb as an answer. Where it is empty, a similar name is noted."""
+        from ..formats.plain import plain  # noqa: PLC0415 - only for commands that are a verb
         from .views import anything  # noqa: PLC0415 - only for commands that are a verb
 
         command = self.call.command
-        return self.answer_with(self.perform(**params), view or (command.view if command else None) or anything)
-
-    def answer_with(self, result: Any, view: Any, **more: Any) -> Answer:
-        """Return the result of a verb as an answer. Where it is empty, a similar name is noted."""
-        from ..formats.plain import plain, plain_result  # noqa: PLC0415 - only for commands that are a verb
-
-        command = self.call.command
+        data = dict(command.shape(self, result) if command and command.shape else plain(result))
+        if command and command.named:
+            data = {name: value for name, value in data.items() if name in command.named}
         verb = command.verb if command else None
-        shown = plain_result(verb.declaration(), result) if verb else plain(result)
-        data = dict(command.shape(self, result) if command and command.shape else shown)
-        is_mine = verb is not None and "agent_id" in parameters(verb) and not self.is_of_room
+        is_mine = verb is not None and "agent_id" in verb.__struct_fields__ and not self.is_of_room
         if is_mine and not any(value for name, value in data.items() if name != "mailbox"):
             self.note_if_unknown()
         letters = getattr(result, "letters", None) or [getattr(result, "letter", None)]
         messages = tuple(getattr(one, "message", one) for one in letters if one is not None)
-        return Answer(self.name, more | data, view, letters=messages)
+        shown = view or (command.view if command else None) or anything
+        return Answer(self.name, more | data, shown, letters=messages)
 
-    def act(self, verb: Callable[[Mailbox], T]) -> T:
-        """Carry out a verb at the caller's mailbox.
-
-        Where there is no room yet, it is tried in memory first, so that a refused verb leaves no empty room
-        behind.
-        """
-        self.try_out(verb)
-        return verb(self.mailbox)
-
-    def act_in_room(self, verb: Callable[[Room], T]) -> T:
-        """Carry out a verb of the room, tried in memory first where there is no room yet."""
-        if self.is_new_room:
-            verb(self._room_in_memory())
-        return verb(self.room)
-
-    def try_out(self, verb: Callable[[Mailbox], object]) -> None:
-        """Raise what a verb would be refused for, where there is no room yet."""
-        if self.is_new_room:
-            verb(self._room_in_memory().mailbox(self.me))
+    @cached_property
+    def options(self) -> frozenset[str]:
+        """The names of the values that the command takes."""
+        return frozenset(option.name for option in (self.call.command.options if self.call.command else ()))
 
     @cached_property
     def settings(self) -> Settings:
@@ -452,7 +333,7 @@ class Context:
         """
         if self.is_new_room and self.looks:
             self.check_named_room()
-            return self._room_in_memory()
+            return self.room_in_memory()
         self.check_folder()
         with Uninterrupted():
             from ..store.sqlite import store  # noqa: F401, PLC0415 - loaded uninterrupted, not on opening
@@ -468,6 +349,16 @@ class Context:
         if "room" in self.values and self.is_new_room:
             what = f"there is no room at {self.get('room')}"
             raise NoInput(what, field="--room", hint="postroom send makes one, so does init")
+
+    def note_beside(self, text: str) -> None:
+        """Print a note where a secret alone goes into a file or a pipe."""
+        if not self.screen.tables:
+            note(self.call, text)
+
+    def refuse_room(self, why: str = "no room is needed") -> None:
+        """Refuse --room, for a command that uses none, or names its rooms in another way."""
+        if "room" in self.values:
+            raise Usage(f"has no place here: {why}", field="--room")
 
     def check_room(self) -> None:
         """Refuse to go on where there is no room, however it was chosen."""
@@ -488,7 +379,7 @@ class Context:
             hint = f"mkdir -p {quote(folder)}"
             raise CannotCreate(f"there is no folder {folder}", field="--room", hint=hint)
 
-    def _room_in_memory(self) -> Room:
+    def room_in_memory(self) -> Room:
         """Return an empty room with these settings that only this process sees."""
         from ..store.sqlite.memory import MemoryStore  # noqa: PLC0415 - only where there is no room yet
 

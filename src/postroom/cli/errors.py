@@ -7,6 +7,7 @@ here too; each derives from a class of `postroom.errors`.
 from __future__ import annotations
 
 import sys
+from errno import EDQUOT, EFBIG, EIO, ENOSPC
 from typing import TYPE_CHECKING
 
 from ..environment import Uninterrupted, variable
@@ -65,6 +66,12 @@ class Abandoned(Refused):
     """The text was left empty, so nothing was sent."""
 
     code = 2901
+
+
+def cannot_write(what: str, broken: OSError, field: str) -> CannotCreate | StoreFailing:
+    """Return the error for a file that cannot be written, because of its name or because of the disk."""
+    is_disk = broken.errno in {ENOSPC, EDQUOT, EFBIG, EIO}
+    return (StoreFailing if is_disk else CannotCreate)(f"{what} cannot be written: {broken.strerror}", field=field)
 
 
 # The nearest ancestor of an error that is listed here decides.

@@ -20,10 +20,8 @@ from ..model.names import HUMAN
 from ..model.task import ESCALATION
 from ..policy.routing import rungs_above
 from .answer import Answer
-from .command import Option, command, declare
-from .options import BODY, FIELDS, LIMIT, TEXT
+from .command import CONTENT, LIMIT, Option, command
 from .output import again, ago, begun, body_lines, due, hint, listing, one_line, painted, record, wrapped
-from .send import content_of, fields_of
 from .views import sent
 
 if TYPE_CHECKING:
@@ -47,11 +45,11 @@ def escalated(passed_over: Sequence[str], screen: Screen, data: Data) -> str:
         return sent(screen, data)
     lines = [f"Escalation: {data['escalation_id']}"]
     if passed_over:
-        lines.append(f"Passed over: {', '.join(passed_over)} (never active here, or takes no mail from you).")
+        names = ", ".join(passed_over)
+        lines.append(f"Passed over: {names} (never active here, or takes no mail from you).")
     if data["next"] is not None:
-        lines.append(
-            f"Unanswered, it goes to {data['next']['name']} {ago(data['next']['at'], screen.now)}, by janitor."
-        )
+        at = ago(data["next"]["at"], screen.now)
+        lines.append(f"Unanswered, it goes to {data['next']['name']} {at}, by janitor.")
     return sent(screen, data) + "".join(f"{line}\n" for line in lines)
 
 
@@ -130,22 +128,15 @@ def presses(entry: Entry, now: datetime) -> list[str]:
 
 @command(
     "escalate",
-    TEXT,
     Option(
         "--reason",
         help="an open word, such as blocked, approval or security; it may set the priority",
         metavar="WORD",
         required=True,
     ),
-    *BODY,
-    Option(
-        "--ladder",
-        help="who is asked, the lowest first; the setting ladder by default",
-        many=True,
-        metavar="NAME",
-        complete="agents",
-    ),
-    *(option for option in FIELDS if option.name not in {"kind", "task"}),
+    *CONTENT,
+    verb="escalation.Escalate",
+    without=("kind", "task"),
     about="The question goes to the next name above you on the ladder. Names on the ladder of the settings that"
     " never wrote, registered, read or claimed mail here are skipped, except for the last; names from"
     " --ladder are never skipped. The answer shows who is asked next, and when. A plain reply answers the"
@@ -165,21 +156,21 @@ def presses(entry: Entry, now: datetime) -> list[str]:
     json="id thread repeated unknown routed carried letter escalation_id next",
 )
 def run_escalate(context: Context) -> Answer:
-    body, fields = content_of(context), fields_of(context)
-    request = context.passed_options("reason", "ladder")
-    receipt = context.act(lambda box: box.escalate(body, **request, **fields))
-    id = _id_in(receipt.message)
-    data = plain(receipt) | {"escalation_id": id, "next": _next(context, id)}
-    return Answer(context.name, data, partial(escalated, _passed_over(context, receipt.message)))
+    receipt = context.perform()
+    letter: Message = receipt.message
+    enclosed = [part["data"] for part in letter.parts if part.type == "data" and part.get("schema") == ESCALATION]
+    id = str(enclosed[-1]["escalation_id"])
+    view = partial(escalated, _passed_over(context, letter))
+    return context.answer_with(receipt, view, escalation_id=id, next=_next(context, id))
 
 
 def _next(context: Context, id: str) -> dict[str, Any] | None:
     """Return which agent is asked next if no answer comes, and when."""
-    one = next((one for one in context.mailbox.escalations() if one.id == id), None)
+    known = context.perform(core_escalation.ListEscalations).escalations
+    one = next((one for one in known if one.id == id), None)
     if one is None or one.due_at is None:
         return None
-    core = context.room.core
-    place = core_escalation.next_rung(core, one)
+    place = core_escalation.next_rung(context.room.core, one)
     return None if place is None else {"name": one.rungs[place], "at": to_plain(one.due_at)}
 
 
@@ -191,15 +182,9 @@ def _passed_over(context: Context, letter: Message) -> list[str]:
     return list(takewhile(lambda name: not same_name(name, receiver), rungs)) if receiver in rungs else []
 
 
-def _id_in(letter: Message) -> str:
-    """Return the id of the escalation, which its letter carries."""
-    found = [part["data"] for part in letter.parts if part.type == "data" and part.get("schema") == ESCALATION]
-    return str(found[-1]["escalation_id"])
-
-
-declare(
+command(
     "escalations",
-    Option("--all", help="also those that were answered or resolved", kind="flag", field="open_only", value=False),
+    Option("--all", name="open_only", help="also those that were answered or resolved", kind="flag", value=False),
     verb="escalation.ListEscalations",
     view=escalations,
     examples=(
@@ -208,11 +193,10 @@ declare(
     ),
     looks=True,
 )
-declare(
+command(
     "resolve",
-    Option("ID", help="the escalation's id: ESC-…", required=True, complete="escalations", field="id"),
+    Option("ID", name="id", help="the escalation's id: ESC-…", required=True, complete="escalations"),
     verb="escalation.Resolve",
-    places=("id",),
     view=escalation,
     about="For the agent who asked, or one who was asked. The question is passed on no further.",
     examples=(('postroom resolve "$ESCALATION" --as coder', "it solved itself"),),
@@ -222,8 +206,9 @@ declare(
 
 @command(
     "waiting",
-    Option("--no-mail", help="no letters: only questions and tasks", kind="flag", field="mail", value=False),
+    Option("--no-mail", name="mail", help="no letters: only questions and tasks", kind="flag", value=False),
     verb="waiting.Waiting",
+    view=waiting,
     about="For people: open escalations that were put to you, questions about tasks you gave, tasks you were"
     " given, and unread mail, each once; urgent ones first, then the oldest. Marks nothing as read. Without --as"
     " and POSTROOM_AGENT you are human, who is also called user and ceo (the setting human gives another name).",
@@ -236,7 +221,7 @@ declare(
 )
 def run_waiting(context: Context) -> Answer:
     context.default_me(HUMAN)
-    return _with_options(context, context.answer(waiting))
+    return _with_options(context, context.answer())
 
 
 @command(

@@ -1,4 +1,4 @@
-"""The commands about the health of a room: doctor, stats, top and trace, with their views."""
+"""The commands about the health of a room: doctor, stats, top, board and trace, with their views."""
 
 from __future__ import annotations
 
@@ -6,34 +6,44 @@ import math
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import asdict
-
+from ..core.stats import MailboxStats, RoomStats
 from ..errors import BadStore, Invalid
 from ..formats.plain import plain
 from ..maintenance import doctor
-from ..model.codec import to_plain
 from ..model.delivery import State
 from ..model.names import AT
 from ..model.report import Level
 from ..room import chosen_settings
 from .answer import Answer
-from .command import Option, command, declare
+from .command import WHOLE, Option, command
 from .errors import Misconfigured
-from .options import WHOLE
-from .output import Progress, ago, cut, facts, moment, one_line, painted, sayable, state_word, table, wrapped
+from .output import (
+    ago,
+    cut,
+    listing,
+    moment,
+    one_line,
+    page,
+    painted,
+    record,
+    sayable,
+    state_word,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from ..model.report import AgentFlow, Diagnosis, Finding, Flow
     from .answer import Screen
     from .context import Context
+    from .output import Column
 
 
 Data = Mapping[str, Any]
@@ -101,78 +111,97 @@ def _verdict(screen: Screen, data: Data, groups: Mapping[str, list[Data]], healt
 # -- numbers
 
 
+def _by_priority(name: str) -> Column:
+    """Return a column with a count of letters, and of each priority among them."""
+
+    def text(_screen: Screen, data: Data) -> str:
+        unread = data[name]
+        priorities = ("urgent", "high", "normal", "low")
+        found = ", ".join(f"{unread[one]:,} {one}" for one in priorities if unread.get(one))
+        total = f"{sum(unread.values()):,}"
+        return f"{total}: {found}" if found else total
+
+    return text
+
+
+def _deliveries(_screen: Screen, room: Data) -> str:
+    states = ", ".join(f"{count:,} {_IN_STATE.get(name, name)}" for name, count in room["states"].items() if count)
+    return f"{room['deliveries']:,}" + (f": {states}" if states else "")
+
+
+def _span(name: str) -> Column:
+    return lambda _, one: _seconds(one[name])
+
+
+def _ago(name: str) -> Column:
+    return lambda screen, one: ago(one[name], screen.now)
+
+
+_tally = record(
+    {
+        "Mailbox": "mailbox",
+        "Backlog": "backlog",
+        "Never read": _by_priority("unread"),
+        "Read, not settled": "seen",
+        "Claimed": "claimed",
+        "Not due yet": "queued",
+        "Dead": "dead",
+        "Oldest never read": "oldest_unread_at",
+        "Oldest read, not settled": "oldest_seen_at",
+        "Oldest claimed": "oldest_claimed_at",
+    },
+    "mailbox",
+)
+_room = page(
+    record(
+        {
+            "Letters": "letters",
+            "Deliveries": _deliveries,
+            "Never read": _by_priority("unread"),
+            "Oldest never read": "oldest_unread_at",
+            "Read, not settled": lambda _, room: (
+                f"{room['states'].get('unread', 0) - sum(room['unread'].values()):,}"
+            ),
+            "Agents": "agents",
+            "Damaged letters": lambda _, room: f"{room['quarantined']:,}" if room["quarantined"] else "",
+        }
+    ),
+    listing(
+        "mailboxes",
+        {
+            "MAILBOX": "mailbox",
+            "BACKLOG": "backlog",
+            "NEVER READ": "total_unread",
+            "CLAIMED": "claimed",
+            "DEAD": "dead",
+            # Their texts have one shape, so they compare as text.
+            "OLDEST": lambda screen, t: ago(
+                min(filter(None, (t["oldest_unread_at"], t["oldest_seen_at"])), default=None), screen.now
+            ),
+        },
+    ),
+    # How many alerts led to a letter being shown and acknowledged, and how soon.
+    listing(
+        "rates",
+        {
+            "ALERTED BY": "name",
+            "LETTERS": "letters",
+            "RUNG": "rung",
+            "SHOWN": "shown",
+            "ACKED": "acknowledged",
+            "RUNG TO SHOWN": _span("median_to_shown"),
+            "SHOWN TO ACKED": _span("median_to_acknowledged"),
+        },
+        drop=("SHOWN TO ACKED", "RUNG TO SHOWN", "LETTERS"),
+    ),
+)
+
+
 def stats(screen: Screen, data: Data) -> str:
     if data["mailbox"] is not None:
-        return _tally(screen, data["mailbox"])
+        return _tally(screen, data)
     room = data["room"]
-    states = ", ".join(
-        f"{count:,} {_IN_STATE.get(state, state)}" for state, count in room["states"].items() if count
-    )
-    seen = room["states"].get("unread", 0) - sum(room["unread"].values())
-    pairs = [
-        ("Letters", f"{room['letters']:,}"),
-        ("Deliveries", f"{room['deliveries']:,}" + (f": {states}" if states else "")),
-        ("Never read", _by_priority(room["unread"])),
-        ("Oldest never read", ago(room["oldest_unread_at"], screen.now)),
-        ("Read, not settled", f"{seen:,}"),
-        ("Agents", f"{room['agents']:,}"),
-        ("Damaged letters", f"{room['quarantined']:,}" if room["quarantined"] else ""),
-    ]
-    rows = [
-        (t["mailbox"], str(t["backlog"]), str(t["total_unread"]), str(t["claimed"]), str(t["dead"]),
-         ago(_first(t["oldest_unread_at"], t["oldest_seen_at"]), screen.now))
-        for t in sorted(room["mailboxes"], key=lambda tally: -tally["backlog"])
-    ]  # fmt: skip
-    titles = ("MAILBOX", "BACKLOG", "NEVER READ", "CLAIMED", "DEAD", "OLDEST")
-    return (
-        facts(screen, pairs) + ("\n" + table(screen, titles, rows) if rows else "") + _rates(screen, room["rates"])
-    )
-
-
-def _rates(screen: Screen, rates: Sequence[Data]) -> str:
-    """Show how many alerts led to a letter being shown and acknowledged, and how soon."""
-    rows = [
-        (
-            rate["name"],
-            *(f"{rate[name]:,}" for name in ("letters", "rung", "shown", "acknowledged")),
-            _seconds(rate["median_to_shown"]),
-            _seconds(rate["median_to_acknowledged"]),
-        )
-        for rate in rates
-    ]
-    titles = ("TOLD BY", "LETTERS", "RUNG", "SHOWN", "ACKED", "RUNG TO SHOWN", "SHOWN TO ACKED")
-    return "\n" + table(screen, titles, rows, drop=("SHOWN TO ACKED", "RUNG TO SHOWN", "LETTERS")) if rows else ""
-
-
-def _first(*times: str | None) -> str | None:
-    """Return the earliest of some times, None among them. Their texts have one shape, so they compare as text."""
-    return min((time for time in times if time), default=None)
-
-
-def _tally(screen: Screen, tally: Data) -> str:
-    return facts(
-        screen,
-        [
-            ("Mailbox", tally["mailbox"]),
-            ("Backlog", f"{tally['backlog']:,}"),
-            ("Never read", _by_priority(tally["unread"])),
-            ("Read, not settled", f"{tally['seen']:,}"),
-            ("Claimed", f"{tally['claimed']:,}"),
-            ("Not due yet", f"{tally['queued']:,}"),
-            ("Dead", f"{tally['dead']:,}"),
-            ("Oldest never read", ago(tally["oldest_unread_at"], screen.now)),
-            ("Oldest read, not settled", ago(tally["oldest_seen_at"], screen.now)),
-            ("Oldest claimed", ago(tally["oldest_claimed_at"], screen.now)),
-        ],
-    )
-
-
-def _by_priority(unread: Mapping[str, int]) -> str:
-    text = ", ".join(
-        f"{unread.get(name, 0):,} {name}" for name in ("urgent", "high", "normal", "low") if unread.get(name)
-    )
-    total = f"{sum(unread.values()):,}"
-    return f"{total}: {text}" if text else total
+    return _room(screen, {**room, "mailboxes": sorted(room["mailboxes"], key=lambda tally: -tally["backlog"])})
 
 
 # -- flow
@@ -183,34 +212,43 @@ def stats_title(screen: Screen, store: str, pause: float) -> str:
     return painted(screen, cut(text, screen.width), "bold")
 
 
+def _rate(name: str) -> Column:
+    return lambda _, data: f"{data[name]:,.1f} per second" if data["seconds"] else ""
+
+
+def _oldest(agent: Data) -> float | None:
+    return max((age for age in (agent["oldest_unread"], agent["oldest_seen"]) if age is not None), default=None)
+
+
+_flow_columns: dict[str, Column] = {
+    "MAILBOX": "mailbox",
+    "BACKLOG": "backlog",
+    "NEVER READ": "unread",
+    "CLAIMED": "claimed",
+    "DEAD": "dead",
+    "DONE": "settled",
+    "OLDEST": lambda _, agent: _seconds(_oldest(agent)),
+    "HELD FOR": _span("oldest_claimed"),
+    "TO DONE": _span("median_to_done"),
+}
+
+
 def flow(screen: Screen, data: Data) -> str:
     """Show the flow of mail, for one frame of the live view."""
-    known = bool(data["seconds"])
-    head = [
-        ("Sent", f"{data['sent_per_second']:,.1f} per second" if known else ""),
-        ("Done", f"{data['settled_per_second']:,.1f} per second" if known else ""),
-        ("Died", f"{data['died']:,}" if data["died"] else ""),
-        ("Backlog", f"{data['backlog']:,}"),
-        ("Time to done", _seconds(data["median_to_done"])),
-    ]
-    if not data["agents"]:
-        return facts(screen, head) + "No mail is open.\n"
-    rows = [_agent(agent) for agent in data["agents"]]
-    paint = {_seconds(age): _age_colour(age) for agent in data["agents"] for age in _ages(agent)}
-    titles = ("MAILBOX", "BACKLOG", "NEVER READ", "CLAIMED", "DEAD", "DONE", "OLDEST", "HELD FOR", "TO DONE")
+    ages = [age for a in data["agents"] for age in (_oldest(a), a["oldest_claimed"], a["median_to_done"])]
+    paint = {_seconds(age): _age_colour(age) for age in ages}
     drop = ("DEAD", "CLAIMED", "DONE", "NEVER READ", "HELD FOR", "TO DONE")
-    shown = table(screen, titles, rows, paint, drop=drop)
-    return facts(screen, head) + "\n" + shown
-
-
-def _agent(agent: Data) -> list[str]:
-    numbers = [f"{agent[name]:,}" for name in ("backlog", "unread", "claimed", "dead", "settled")]
-    return [agent["mailbox"], *numbers, *(_seconds(age) for age in _ages(agent))]
-
-
-def _ages(agent: Data) -> tuple[float | None, ...]:
-    waits = [age for age in (agent["oldest_unread"], agent["oldest_seen"]) if age is not None]
-    return max(waits, default=None), agent["oldest_claimed"], agent["median_to_done"]
+    head = record(
+        {
+            "Sent": _rate("sent_per_second"),
+            "Done": _rate("settled_per_second"),
+            "Died": lambda _, data: f"{data['died']:,}" if data["died"] else "",
+            "Backlog": "backlog",
+            "Time to done": _span("median_to_done"),
+        }
+    )
+    rows = listing("agents", _flow_columns, "No mail is open.", paint=paint, drop=drop)
+    return head(screen, data) + ("\n" if data["agents"] else "") + rows(screen, data)
 
 
 def _age_colour(age: float | None) -> str:
@@ -230,46 +268,61 @@ def _seconds(span: float | None) -> str:
 # -- who waits for whom, and what is stuck
 
 
+def _boarded(name: str, title: str, columns: Mapping[str, Column]) -> Callable[[Screen, Data], str]:
+    """Return the view of one list of the board, under its title; nothing where it has no entries."""
+    rows = listing(name, columns)
+
+    def view(screen: Screen, data: Data) -> str:
+        more = f"And {data['more'][name]} more.\n" if data["more"][name] else ""
+        return f"{title}\n{rows(screen, data)}{more}" if data[name] else ""
+
+    return view
+
+
+_ABOUT: dict[str, Column] = {"ABOUT": "subject", "ID": lambda _, one: one["id"]}
+_board = page(
+    _boarded(
+        "waits",
+        "Who waits for whom",
+        {
+            "SINCE": _ago("since"),
+            "WHAT": "what",
+            "WHO": "asker",
+            "FOR": "waits_for",
+            "ABOUT": lambda _, one: one["subject"] or one["text"],
+            "ID": _ABOUT["ID"],
+        },
+    ),
+    _boarded(
+        "deadlines",
+        "Deadlines",
+        {"DUE": "due_at", "STATE": "state", "HOLDER": "receiver", "GIVER": "giver", **_ABOUT},
+    ),
+    _boarded(
+        "stuck",
+        "Stuck claims",
+        {
+            "ID": _ABOUT["ID"],
+            "MAILBOX": "mailbox",
+            "HOLDER": "holder",
+            "WHY": lambda _, one: "; ".join(one["why"]),
+        },
+    ),
+    _boarded("dead", "Dead letters", {"MAILBOX": "mailbox", "DEAD": "dead"}),
+    _boarded(
+        "alerts",
+        "Alerts that were given up",
+        {"WHEN": _ago("at"), "MAILBOX": "mailbox", "WAY": "way", "WHY": "why"},
+    ),
+    _boarded("links", "Links that are down", {"SYSTEM": "system", "SINCE": _ago("since"), "WHY": "reason"}),
+)
+
+
 def board(screen: Screen, data: Data) -> str:
-    """Show each list of the board that has entries, under its title."""
-    now = screen.now
-    waits = [
-        (
-            ago(one["since"], now),
-            one["what"],
-            one["asker"],
-            one["waits_for"],
-            one["subject"] or one["text"],
-            one["id"],
-        )
-        for one in data["waits"]
-    ]
-    deadlines = [
-        (ago(one["due_at"], now), one["state"], one["receiver"], one["giver"], one["subject"], one["id"])
-        for one in data["deadlines"]
-    ]
-    stuck = [(one["id"], one["mailbox"], one["holder"], "; ".join(one["why"])) for one in data["stuck"]]
-    dead = [(one["mailbox"], str(one["dead"])) for one in data["dead"]]
-    alerts = [(ago(one["at"], now), one["mailbox"], one["way"], one["why"]) for one in data["alerts"]]
-    links = [(one["system"], ago(one["since"], now), one["reason"]) for one in data["links"]]
-    lists = (
-        ("waits", "Who waits for whom", ("SINCE", "WHAT", "WHO", "FOR", "ABOUT", "ID"), waits),
-        ("deadlines", "Deadlines", ("DUE", "STATE", "HOLDER", "GIVER", "ABOUT", "ID"), deadlines),
-        ("stuck", "Stuck claims", ("ID", "MAILBOX", "HOLDER", "WHY"), stuck),
-        ("dead", "Dead letters", ("MAILBOX", "DEAD"), dead),
-        ("alerts", "Alerts that were given up", ("WHEN", "MAILBOX", "WAY", "WHY"), alerts),
-        ("links", "Links that are down", ("SYSTEM", "SINCE", "WHY"), links),
-    )
-    shown = [
-        f"{title}\n{table(screen, titles, rows)}"
-        + (f"And {data['more'][name]} more.\n" if data["more"][name] else "")
-        for name, title, titles, rows in lists
-        if rows
-    ]
-    return "\n".join(shown) or "Nobody waits, and nothing is stuck.\n"
+    return _board(screen, data) or "Nobody waits, and nothing is stuck.\n"
 
 
-declare(
+command(
     "board",
     WHOLE,
     verb="board.Board",
@@ -288,60 +341,90 @@ declare(
 # -- one letter
 
 
-def trace(screen: Screen, data: Data) -> str:
-    letter, due = data["letter"], [stop["due_at"] for stop in data["stops"]]
-    head = [
-        ("Id", letter["id"]),
-        ("From", letter["sender"]),
-        ("Sent", _when(screen, letter["created_at"])),
-        ("Expires", _when(screen, letter["expires_at"])),
-        ("Due", ", ".join(dict.fromkeys(_when(screen, time) for time in due if time))),
-        ("Subject", letter["subject"]),
-        ("Number", str(data["number"])),
-    ]
-    stops = [
-        (
-            stop["mailbox"],
-            state_word(stop),
-            str(stop["attempts"]),
-            ago(stop["delivered_at"], screen.now),
-            ago(stop["read_at"], screen.now),
-            ago(stop["acked_at"] or stop["dead_at"], screen.now),
-            stop["holder"] or "",
-            "" if stop["forwarded"] else stop["reason"] or "",
-        )
-        for stop in data["stops"]
-    ]
-    titles = ("MAILBOX", "STATE", "TRIES", "CAME", "READ", "SETTLED", "HOLDER", "REASON")
-    shown = (
-        table(screen, titles, stops, _STATES, drop=("READ", "TRIES", "CAME", "HOLDER", "SETTLED")) if stops else ""
-    )
-    return (
-        facts(screen, head) + "\n" + shown + _alerts(screen, data) + _tries(screen, data) + _about_it(screen, data)
-    )
-
-
 def _when(screen: Screen, time: str | None) -> str:
+    """Return how long ago a time was, and the time itself."""
     return f"{ago(time, screen.now)} ({moment(time)})" if time else ""
 
 
-def _alerts(screen: Screen, data: Data) -> str:
-    """Show the alerts for a letter and what followed them; nothing where there were none."""
-    rows = [
-        (stop["mailbox"], ago(at, screen.now), what, how)
-        for stop in data["stops"]
-        if stop["rings"] or stop["sights"] or stop["done_at"]
-        for at, what, how in sorted(_facts_of(stop, data["letter"]["created_at"]), key=_by_time)
-    ]
-    paint = {_RINGS["failed"]: "yellow", _RINGS["dead"]: "red", "done": "green"}
-    return "\n" + table(screen, ("MAILBOX", "WHEN", "WHAT", "HOW"), rows, paint) if rows else ""
+_head = record(
+    {
+        "Id": lambda _, letter: letter["id"],
+        "From": "sender",
+        "Sent": lambda screen, letter: _when(screen, letter["created_at"]),
+        "Expires": lambda screen, letter: _when(screen, letter["expires_at"]),
+        "Due": lambda screen, letter: ", ".join(
+            dict.fromkeys(_when(screen, stop["due_at"]) for stop in letter["stops"] if stop["due_at"])
+        ),
+        "Subject": "subject",
+        "Number": lambda _, letter: str(letter["number"]),
+    }
+)
+_parts = page(
+    listing(
+        "stops",
+        {
+            "MAILBOX": "mailbox",
+            "STATE": lambda _, stop: state_word(stop),
+            "TRIES": "attempts",
+            "CAME": "delivered_at",
+            "READ": "read_at",
+            "SETTLED": lambda screen, stop: ago(stop["acked_at"] or stop["dead_at"], screen.now),
+            "HOLDER": "holder",
+            "REASON": lambda _, stop: "" if stop["forwarded"] else stop["reason"] or "",
+        },
+        paint=_STATES,
+        drop=("READ", "TRIES", "CAME", "HOLDER", "SETTLED"),
+    ),
+    listing(
+        "events",
+        {"MAILBOX": "mailbox", "WHEN": "at", "WHAT": "what", "HOW": "how"},
+        paint={_RINGS["failed"]: "yellow", _RINGS["dead"]: "red", "done": "green"},
+    ),
+    listing(
+        "tries",
+        {"MAILBOX": "mailbox", "WHEN": _ago("at"), "HOLDER": "holder", "REASON": "reason"},
+        drop=("HOLDER",),
+    ),
+    listing(
+        "others",
+        {
+            "ID": lambda _, other: other["id"],
+            "WHAT": "what",
+            "FROM": "sender",
+            "ABOUT": lambda _, other: other["subject"] or other["text"].strip().partition("\n")[0],
+        },
+        paint={"bounce": "red"},
+    ),
+)
 
 
-def _by_time(fact: tuple[str, str, str]) -> datetime:
-    return datetime.fromisoformat(fact[0])
+def trace(screen: Screen, data: Data) -> str:
+    """Show a letter's stops, the alerts for it and what followed them, its tries, and what was sent about it."""
+    letter = data["letter"]
+    kinds = (("answer", "replies"), ("passed on", "relays"), ("bounce", "bounces"))
+    parts = {
+        "stops": data["stops"],
+        "events": [
+            {"mailbox": stop["mailbox"], "at": ago(at, screen.now), "what": what, "how": how}
+            for stop in data["stops"]
+            if stop["rings"] or stop["sights"] or stop["done_at"]
+            for at, what, how in sorted(_events(stop, letter["created_at"]), key=_by_time)
+        ],
+        "tries": [
+            {**attempt, "mailbox": stop["mailbox"]} for stop in data["stops"] for attempt in stop["history"]
+        ],
+        "others": [{**other, "what": what} for what, name in kinds for other in data[name]],
+    }
+    return (
+        _head(screen, {**letter, "stops": data["stops"], "number": data["number"]}) + "\n" + _parts(screen, parts)
+    )
 
 
-def _facts_of(stop: Data, stored: str) -> Iterator[tuple[str, str, str]]:
+def _by_time(event: tuple[str, str, str]) -> datetime:
+    return datetime.fromisoformat(event[0])
+
+
+def _events(stop: Data, stored: str) -> Iterator[tuple[str, str, str]]:
     yield stored, "stored", ""
     for ring in stop["rings"]:
         yield ring["at"], _RINGS[ring["outcome"]], f"{ring['way']}: {ring['why']}" if ring["why"] else ring["way"]
@@ -351,25 +434,6 @@ def _facts_of(stop: Data, stored: str) -> Iterator[tuple[str, str, str]]:
         yield stop["acked_at"], "acknowledged", ""
     if stop["done_at"]:
         yield stop["done_at"], "done", stop["task"]
-
-
-def _tries(screen: Screen, data: Data) -> str:
-    tries = [
-        (stop["mailbox"], ago(attempt["at"], screen.now), attempt["holder"], attempt["reason"])
-        for stop in data["stops"]
-        for attempt in stop["history"]
-    ]
-    return "\n" + table(screen, ("MAILBOX", "WHEN", "HOLDER", "REASON"), tries, drop=("HOLDER",)) if tries else ""
-
-
-def _about_it(screen: Screen, data: Data) -> str:
-    rows = [
-        (message["id"], what, message["sender"], message["subject"] or message["text"].strip().partition("\n")[0])
-        for what, kind in (("answer", "replies"), ("passed on", "relays"), ("bounce", "bounces"))
-        for message in data[kind]
-    ]
-    titles = ("ID", "WHAT", "FROM", "ABOUT")
-    return "\n" + table(screen, titles, rows, {"bounce": "red"}) if rows else ""
 
 
 # -- the live view: one frame after the other, on a screen of its own, or as JSON lines
@@ -383,7 +447,24 @@ _ORDER: dict[str, Callable[[AgentFlow], float]] = {
 }
 
 
-def watch(context: Context) -> Iterator[Answer]:
+@command(
+    "top",
+    Option("--every", help="look so often, such as 5s; 1s by default", kind="seconds", metavar="SPAN"),
+    Option(
+        "--sort",
+        help="what stands first: the largest backlog, the oldest open letter, the slowest",
+        kind="word",
+        choices=("backlog", "oldest", "slow"),
+    ),
+    Option("--once", help="one look, then end", kind="flag"),
+    about="On a terminal it stays until q or Ctrl-C; elsewhere it is one look. A first look knows no rates yet."
+    " With --json, one document on each line, until it is stopped. Counts, and reads no letters: cheap in a room"
+    " with a million of them.",
+    examples=(("postroom top --once", "one look"), ("postroom top --once --json --sort slow", "for a program")),
+    json="at seconds sent settled died sent_per_second settled_per_second backlog median_to_done agents",
+    looks=True,
+)
+def run_top(context: Context) -> Iterator[Answer]:
     """Show the flow of mail again and again."""
     pause = _pause(context)
     room = context.room
@@ -398,11 +479,11 @@ def watch(context: Context) -> Iterator[Answer]:
                 if not screen.sleep(pause):
                     return
                 look = room.flow(look)
-    yield _answer(context, look)
+    yield Answer(context.name, _shape(context, look), flow)
     while context.screen.json and not context.get("once"):
         time.sleep(pause)
         look = room.flow(look)
-        yield _answer(context, look)
+        yield Answer(context.name, _shape(context, look), flow)
 
 
 def _pause(context: Context) -> float:
@@ -413,20 +494,13 @@ def _pause(context: Context) -> float:
     return pause
 
 
-def _answer(context: Context, look: Flow) -> Answer:
-    return Answer(context.name, _plain(look, context.get("sort", "backlog")), flow)
-
-
-def _plain(look: Flow, order: str) -> dict[str, Any]:
-    agents = sorted(look.agents, key=lambda agent: (-_ORDER[order](agent), agent.mailbox))
-    fields = ("seconds", "sent", "settled", "died", "backlog", "median_to_done")
-    return {
-        "at": to_plain(look.at),
-        **{name: getattr(look, name) for name in fields},
-        "sent_per_second": look.sent_per_second,
-        "settled_per_second": look.settled_per_second,
-        "agents": [to_plain(asdict(agent)) for agent in agents],
-    }
+def _shape(context: Context, look: Flow) -> dict[str, Any]:
+    """Return a look as JSON, with its rates, and the agents in the order that was asked for."""
+    order = _ORDER[context.get("sort", "backlog")]
+    agents = sorted(look.agents, key=lambda agent: (-order(agent), agent.mailbox))
+    rates = {name: getattr(look, name) for name in ("sent_per_second", "settled_per_second")}
+    shown = plain(look) | rates | {"agents": plain(agents)}
+    return {name: value for name, value in shown.items() if name not in {"cursor", "uptime", "boot"}}
 
 
 def _frame(context: Context, look: Flow, pause: float, size: os.terminal_size) -> list[str]:
@@ -434,7 +508,7 @@ def _frame(context: Context, look: Flow, pause: float, size: os.terminal_size) -
     screen = context.screen
     screen.width, screen.now = size.columns, look.at
     title = stats_title(screen, sayable(context.room.settings.store), pause)
-    return [title, *flow(screen, _plain(look, context.get("sort", "backlog"))).splitlines()][: size.lines]
+    return [title, *flow(screen, _shape(context, look)).splitlines()][: size.lines]
 
 
 # -- commands
@@ -449,16 +523,6 @@ _IN_A_SHELL = {
     "with dead(), revive or purge": "with postroom dead, then dead revive or dead purge",
     'durability="power"': "the setting durability=power",
 }
-
-
-@contextmanager
-def named_as_typed(context: Context) -> Iterator[None]:
-    """Name the option --room in errors about the address of a room that was passed with it."""
-    try:
-        yield
-    except BadStore as refused:
-        refused.field = "--room" if context.get("room") else refused.field
-        raise
 
 
 @command(
@@ -479,47 +543,39 @@ def named_as_typed(context: Context) -> Iterator[None]:
 def run_doctor(context: Context) -> Answer:
     with suppress(Misconfigured, BadStore):  # the doctor reports those in more detail
         context.check_named_room()
-    settings = {"store": context.get("room"), **dict(context.get("set", ()))}
-    with Progress("examining", quiet=context.screen.json) as progress, named_as_typed(context):
-        found = doctor(
-            **settings,
-            repair=bool(context.get("repair")),
-            full=bool(context.get("full")),
-            progress=progress.tell,
-        )
-    data = {
+    store, settings = context.get("room"), dict(context.get("set", ()))
+    options = {"repair": bool(context.get("repair")), "full": bool(context.get("full"))}
+    with context.progress() as progress:
+        try:
+            found = doctor(store, **settings, **options, progress=progress.tell)
+        except BadStore as refused:
+            refused.field = "--room" if store else refused.field
+            raise
+    durability = None
+    with suppress(Invalid):  # the room cannot be opened; the findings say so
+        durability = chosen_settings(store, settings).durability
+    data = diagnosed(found) | {"durability": durability}
+    return Answer(context.name, data, diagnosis, code=end_of(found))
+
+
+def diagnosed(found: Diagnosis) -> dict[str, Any]:
+    """Return the findings of a doctor as JSON, their hints in words of the command line."""
+    return {
         "healthy": found.is_healthy,
         "worst": str(found.worst),
-        "durability": _durability(settings),
-        "findings": [plain_finding(finding) for finding in found.findings],
+        "findings": [_plain_finding(finding) for finding in found.findings],
     }
-    return Answer(context.name, data, diagnosis, code=end_of(found))
 
 
 def end_of(found: Diagnosis) -> int:
     return _EXIT_CODES.get(found.worst, 0)
 
 
-def _durability(settings: dict[str, Any]) -> str | None:
-    """Return the durability in force, also where the room cannot be opened."""
-    store = settings.pop("store")
-    try:
-        return chosen_settings(store, settings).durability
-    except Invalid:
-        return None
-
-
-def plain_finding(finding: Finding) -> dict[str, Any]:
+def _plain_finding(finding: Finding) -> dict[str, Any]:
     what, hint = sayable(finding.what), sayable(finding.hint)
     for theirs, ours in _IN_A_SHELL.items():
         what, hint = what.replace(theirs, ours), hint.replace(theirs, ours)
-    return {
-        "check": finding.check,
-        "level": str(finding.level),
-        "what": what,
-        "hint": hint,
-        "repaired": finding.repaired,
-    }
+    return {**plain(finding), "what": what, "hint": hint}
 
 
 @command(
@@ -532,33 +588,9 @@ def plain_finding(finding: Finding) -> dict[str, Any]:
     looks=True,
 )
 def run_stats(context: Context) -> Answer:
-    if context.is_of_room:
-        data = {"room": plain(context.room.stats()), "mailbox": None}
-    else:
-        data = {"room": None, "mailbox": plain(context.mailbox.stats())}
-    return Answer(context.name, data, stats)
-
-
-@command(
-    "top",
-    Option("--every", help="look so often, such as 5s; 1s by default", kind="seconds", metavar="SPAN"),
-    Option(
-        "--sort",
-        help="what stands first: the largest backlog, the oldest open letter, the slowest",
-        kind="word",
-        choices=("backlog", "oldest", "slow"),
-        default="backlog",
-    ),
-    Option("--once", help="one look, then end", kind="flag"),
-    about="On a terminal it stays until q or Ctrl-C; elsewhere it is one look. A first look knows no rates yet."
-    " With --json, one document on each line, until it is stopped. Counts, and reads no letters: cheap in a room"
-    " with a million of them.",
-    examples=(("postroom top --once", "one look"), ("postroom top --once --json --sort slow", "for a program")),
-    json="at seconds sent settled died sent_per_second settled_per_second backlog median_to_done agents",
-    looks=True,
-)
-def run_top(context: Context) -> Iterator[Answer]:
-    return watch(context)
+    whole = context.is_of_room
+    found = plain(context.perform(RoomStats if whole else MailboxStats))
+    return Answer(context.name, {"room": found if whole else None, "mailbox": None if whole else found}, stats)
 
 
 @command(
@@ -566,6 +598,7 @@ def run_top(context: Context) -> Iterator[Answer]:
     WHOLE,
     verb="stats.GetTrace",
     places=("id",),
+    view=trace,
     of_room=True,
     about="With --as or POSTROOM_AGENT, what that agent may see: its own letters whole, of others its own part."
     " Without, or with --all, everything. Alerts are listed too, with their times: stored, rung (a hint),"
@@ -574,7 +607,7 @@ def run_top(context: Context) -> Iterator[Answer]:
     looks=True,
 )
 def run_trace(context: Context) -> Answer:
-    answer = context.answer(trace)
+    answer = context.answer()
     for stop in answer.data["stops"]:
         if stop["state"] == State.QUEUED and AT in stop["mailbox"] and not (stop["reason"] or stop["due_at"]):
             from .peers import why_it_waits  # noqa: PLC0415 - few letters go to other systems

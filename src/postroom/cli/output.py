@@ -276,7 +276,7 @@ Column: TypeAlias = "str | Callable[[Screen, Mapping[str, Any]], str]"
 def listing(
     name: str,
     columns: Mapping[str, Column],
-    empty: str,
+    empty: str = "",
     *,
     first: str = "",
     then: tuple[str, str] | None = None,
@@ -290,7 +290,7 @@ def listing(
 
     def view(screen: Screen, data: Mapping[str, Any]) -> str:
         if not data[name]:
-            return f"{empty}\n" + (hint(screen, first) if first else "")
+            return (f"{empty}\n" if empty else "") + (hint(screen, first) if first else "")
         rows = [[_shown(screen, one, column) for column in columns.values()] for one in data[name]]
         return table(screen, tuple(columns), rows, paint, drop=drop) + (hint(screen, *then) if then else "")
 
@@ -303,6 +303,15 @@ def record(columns: Mapping[str, Column], name: str = "") -> View:
     def view(screen: Screen, data: Mapping[str, Any]) -> str:
         one = data[name] if name else data
         return facts(screen, [(title, _shown(screen, one, column)) for title, column in columns.items()])
+
+    return view
+
+
+def page(*views: View) -> View:
+    """Return a view of several views, one below the other; one that shows nothing is left out."""
+
+    def view(screen: Screen, data: Mapping[str, Any]) -> str:
+        return "\n".join(filter(None, (one(screen, data) for one in views)))
 
     return view
 
@@ -322,6 +331,26 @@ def _shown(screen: Screen, one: Mapping[str, Any], column: Column) -> str:
     return ", ".join(value) if isinstance(value, list) else screen.short(value) if column == "id" else str(value)
 
 
+def says(text: str, *, each: str = "") -> View:
+    """Return a view of one sentence with values of the answer in it; or one for each record in a field."""
+
+    def view(_screen: Screen, data: Mapping[str, Any]) -> str:
+        records = data[each] if each else [data]
+        return "".join(one_line(text.format_map({name: _plain(one) for name, one in record.items()})) + "\n"
+                       for record in records)  # fmt: skip
+
+    return view
+
+
+def secret(field: str, view: View) -> View:
+    """Return a view that shows a secret alone where a file or a pipe gets it."""
+    return lambda screen, data: f"{data[field]}\n" if data[field] and not screen.tables else view(screen, data)
+
+
+def _plain(value: Any) -> Any:
+    return ", ".join(value) if isinstance(value, list) and all(isinstance(one, str) for one in value) else value
+
+
 def sayable(text: str) -> str:
     """Return a path as text; bytes in it that are not UTF-8 are written out."""
     return text.encode("utf-8", "backslashreplace").decode()
@@ -333,78 +362,59 @@ PACE = 0.1  # seconds between two updates
 _BAR = 24
 
 
-def _terminal_columns() -> int:
-    with suppress(OSError):
-        return os.get_terminal_size(sys.stderr.fileno()).columns
-    return 80
-
-
-def _write_beside(text: str) -> None:
-    with suppress(OSError):  # the terminal is gone
-        sys.stderr.write(text)
-        sys.stderr.flush()
-
-
 class Progress:
-    """A progress bar on standard error, on a terminal only; a count where the whole is not known.
+    """A line on standard error, on a terminal only: how much is done, or after a second for how long it has taken.
 
     As a context manager it wipes itself away at the end.
     """
 
     def __init__(self, what: str, *, whole: int | None = None, quiet: bool = False) -> None:
-        self._what = what
-        self._whole = whole
-        self._shown = sys.stderr.isatty() and not quiet
+        self._what, self._whole = what, whole
+        self._is_shown = sys.stderr.isatty() and not quiet
         self._next = 0.0
 
     def tell(self, done: int, whole: int | None = None) -> None:
         """Show how much is done, and of how much, if that is known only now."""
         self._whole = whole or self._whole
-        if not self._shown or time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + PACE
-        _write_beside(f"\r{self._what} {self._bar(done)}\033[K")
+        if self._is_shown and time.monotonic() >= self._next:
+            self._next = time.monotonic() + PACE
+            self._write(f"\r{self._what} {self._bar(done)}\033[K")
 
     def _bar(self, done: int) -> str:
         if not self._whole:
             return f"{done:,}"
-        share = min(done / self._whole, 1.0)
-        bar = min(_BAR, _terminal_columns() - len(self._what) - len(" [] 100%") - 1)
-        if bar < 4:
-            return f"{share:.0%}"
+        share, columns = min(done / self._whole, 1.0), 80
+        with suppress(OSError):
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns
+        bar = min(_BAR, columns - len(self._what) - len(" [] 100%") - 1)
         filled = int(share * bar)
-        return f"[{'#' * filled}{'.' * (bar - filled)}] {share:.0%}"
+        return f"[{'#' * filled}{'.' * (bar - filled)}] {share:.0%}" if bar >= 4 else f"{share:.0%}"
+
+    def _count_seconds(self) -> None:
+        """Show that the command is still at work, as long as it does not tell how much is done."""
+        seconds = 0
+        while not self._over.wait(1.0):
+            seconds += 1
+            if not self._next:
+                self._write(f"\r{self._what}: {seconds} s\033[K")
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError):  # the terminal is gone
+            sys.stderr.write(text)
+            sys.stderr.flush()
 
     def __enter__(self) -> Self:
+        if self._is_shown:
+            from threading import Event, Thread  # noqa: PLC0415 - only on a terminal
+
+            self._over = Event()
+            self._counter = Thread(target=self._count_seconds, daemon=True)
+            self._counter.start()
         return self
 
     def __exit__(self, *how: object) -> None:
         """Clear the line, so that an answer can be written there."""
-        if self._shown and self._next:
-            _write_beside("\r\033[K")
-
-
-class Patience:
-    """Tells on a terminal that a command is still at work, every second after the first."""
-
-    def __init__(self, what: str) -> None:
-        from threading import Event, Thread  # noqa: PLC0415 - only on a terminal
-
-        self._what = what
-        self._seconds = 0
-        self._over = Event()
-        self._teller = Thread(target=self._tell, daemon=True)
-
-    def _tell(self) -> None:
-        while not self._over.wait(1.0):
-            self._seconds += 1
-            _write_beside(f"\r{self._what}: {self._seconds} s\033[K")
-
-    def __enter__(self) -> None:
-        self._teller.start()
-
-    def __exit__(self, *how: object) -> None:
-        self._over.set()
-        self._teller.join()
-        if self._seconds:
-            _write_beside("\r\033[K")
+        if self._is_shown:
+            self._over.set()
+            self._counter.join()
+            self._write("\r\033[K")

@@ -1,13 +1,13 @@
-"""The parser of the command line: from words to a command and its values, with argparse.
+"""The parser of the command line: from words to a command and its values.
 
 Parsing opens no file and no room. The first half converts the words of options into numbers, spans, times and
-JSON; each error names the option.
+JSON; each error names the option. It is not argparse: that would cost every command a third of `python -c pass`,
+and its errors would have to be replaced.
 """
 
 from __future__ import annotations
 
 import re
-from argparse import SUPPRESS, Action, ArgumentError, ArgumentParser, HelpFormatter
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -161,13 +161,17 @@ class Call:
 
 def parse(words: Sequence[str]) -> Call:
     """Return the call that these words mean; raise Usage with a hint where they mean none."""
-    name, typed, rest = _split_command(list(words))
-    if name and name not in COMMANDS and (found := command_of_verb(name)):
-        command: Command | None = found
-    elif name and name not in COMMANDS:
+    name, typed, rest = split(words)
+    command: Command | None = None
+    if name in COMMANDS:
+        command = command_of(name)
+    elif name:
         return _group(name, rest)
-    else:
-        command = command_of(name) if name else None
+    elif typed:
+        command = command_of_verb(typed)
+        if command is None:
+            hint = RETIRED.get(typed) or MEANT.get(typed) or meant(typed, COMMANDS) or "postroom help all"
+            raise Usage(f"there is no command {typed!a}", field="command", hint=hint)
     call = Call(command, typed)
     options = with_common(command.options if command else ())
     args = _read(rest, options, call)
@@ -176,22 +180,21 @@ def parse(words: Sequence[str]) -> Call:
     return call
 
 
-def _split_command(words: list[str]) -> tuple[str, str, list[str]]:
-    """Return the command, the name its answer has, and all other words in their order."""
+def split(words: Sequence[str]) -> tuple[str, str, list[str]]:
+    """Return the command, the name that its answer has, and all other words in their order.
+
+    The command is empty where the first word that is no option names none.
+    """
     takes = {name for option in EVERYWHERE if option.kind != "flag" for name in option.names}
     at = 0
     while at < len(words) and words[at].startswith("-") and words[at] != "-":
         if words[at] in {"--version", "-V"}:
-            return "version", "version", words[:at] + words[at + 1 :]
+            return "version", "version", [*words[:at], *words[at + 1 :]]
         at += 2 if words[at] in takes else 1
     if at >= len(words):
-        return "", "", words
-    first, second = words[at], words[at + 1] if at + 1 < len(words) else ""
-    name, typed, count = resolve(first, second)
-    if not name and not command_of_verb(first):
-        hint = RETIRED.get(first) or MEANT.get(first) or meant(first, COMMANDS) or "postroom help all"
-        raise Usage(f"there is no command {first!a}", field="command", hint=hint)
-    return name or first, typed or first, words[:at] + words[at + count :]
+        return "", "", list(words)
+    name, typed, count = resolve(words[at], words[at + 1] if at + 1 < len(words) else "")
+    return name, typed or words[at], [*words[:at], *words[at + count :]]
 
 
 def _group(name: str, rest: list[str]) -> Call:
@@ -206,70 +209,40 @@ def _group(name: str, rest: list[str]) -> Call:
     raise Usage(f"which one? {', '.join(following)}", field=name, hint=f"postroom help {name}")
 
 
-class _Keep(Action):
-    """Keep the value of an option, converted by its kind."""
-
-    def __init__(self, option: Option, call: Call, **declared: Any) -> None:
-        super().__init__(nargs=0 if option.kind == "flag" else None, **declared)
-        self._option, self._call = option, call
-
-    def __call__(self, _parser: object, _values: object, value: Any, _name: str | None = None) -> None:
-        _keep(self._option, "--" if value == [] else value, self._call)  # argparse takes the value -- away
-
-
 def _read(words: list[str], options: Sequence[Option], call: Call) -> list[str]:
     """Put options into the call and return the other words, which are arguments."""
     known = {name: option for option in options if not option.is_place for name in option.names}
-    parser = ArgumentParser(
-        add_help=False,
-        allow_abbrev=False,
-        exit_on_error=False,
-        argument_default=SUPPRESS,
-        formatter_class=_formatter,
-    )
-    for option in options:
-        if not option.is_place:
-            parser.add_argument(*option.names, dest=option.name, action=_Keep, option=option, call=call)
-    try:
-        typed, rest = _with_dashes(words, known)
-        _, left = parser.parse_known_args(typed)
-    except ArgumentError as wrong:
-        name = (wrong.argument_name or "").rpartition("/")[2]
-        option = known[name]
+    args: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word == "--":
+            return [*args, *rest]
+        if not word.startswith("-") or word == "-":
+            args.append(word)
+            continue
+        name, equals, value = word.partition("=")
+        if name not in known and word[:2] in known:  # -n5
+            name, equals, value = word[:2], "=", word[2:]
+        option = known.get(name)
+        if option is None:
+            raise _no_option(word, call.name, args, known)
         if option.kind == "flag":
-            raise Usage("takes no value", field=name) from None
-        raise Usage("needs a value", field=name, hint=f"{name}={option.metavar}") from None
-    for at, word in enumerate(left):
-        if word.startswith("-") and word != "-":
-            name = word.partition("=")[0]
-            hint = _hint_for_dash(word, call.name, left[:at]) or RETIRED.get(name) or MEANT.get(name)
-            if name == "--all" and "--everyone" in known:
-                hint = "did you mean '--everyone'?"
-            raise Usage(
-                "there is no such option", field=name, hint=hint or meant(name, known) or "--help shows all"
-            )
-    return left + rest
+            if equals:
+                raise Usage("takes no value", field=name)
+        elif not equals:
+            value = next(rest, name)
+            if value in known:
+                raise Usage("needs a value", field=name, hint=f"{name}={option.metavar}")
+        _keep(option, value, call)
+    return args
 
 
-def _formatter(prog: str) -> HelpFormatter:
-    return HelpFormatter(prog, width=80)  # without a width it imports shutil; its text is never shown
-
-
-def _with_dashes(words: list[str], known: Mapping[str, Option]) -> tuple[list[str], list[str]]:
-    """Return the words before -- and those behind it.
-
-    A value that begins with a dash is joined to its option, as argparse wants it.
-    """
-    joined: list[str] = []
-    for at, word in enumerate(words):
-        option = known.get(joined[-1]) if joined else None
-        if word[:1] == "-" and word not in known and option is not None and option.kind != "flag":
-            joined[-1] = f"{option.names[-1]}={word}"
-        elif word == "--":
-            return joined, words[at + 1 :]
-        else:
-            joined.append(word)
-    return joined, []
+def _no_option(word: str, command: str, before: list[str], known: Mapping[str, Option]) -> Usage:
+    name = word.partition("=")[0]
+    hint = _hint_for_dash(word, command, before) or RETIRED.get(name) or MEANT.get(name)
+    if name == "--all" and "--everyone" in known:
+        hint = "did you mean '--everyone'?"
+    return Usage("there is no such option", field=name, hint=hint or meant(name, known) or "--help shows all")
 
 
 def _hint_for_dash(word: str, command: str, before: list[str]) -> str:
@@ -320,7 +293,7 @@ def _no_subcommand(name: str, word: str, following: list[str]) -> Usage:
 def _keep(option: Option, value: str, call: Call) -> None:
     """Put a value into the call, as what its option means by it."""
     if option.kind == "flag":
-        call.values[option.name] = True
+        call.values[option.name] = option.value
         return
     name = option.metavar if option.is_place else option.names[-1]
     if not value.isascii():

@@ -9,9 +9,8 @@ from getpass import getpass
 from typing import TYPE_CHECKING, Any
 
 from ..app.app import served_at
-from ..core import invitations, outbox
+from ..core import outbox
 from ..core import peers as core_peers
-from ..core.verb import perform
 from ..environment import AUTH_TOKEN, variable
 from ..errors import Busy, Invalid, PostroomError
 from ..federation.mounts import forget
@@ -22,62 +21,45 @@ from ..server.client import SocketClient
 from ..server.tls import certificate_at, fingerprint_of_pem, first_certificate
 from ..store.address import absolute
 from .answer import Answer
-from .command import Option, command
-from .context import STDIN, note, read_source
+from .command import LIMIT, Option, command
 from .errors import NOT_NOW, Usage
-from .options import LIMIT
-from .output import facts, hint, one_line, table
+from .output import hint, listing, one_line, record, says, secret
+from .text import STDIN, read_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..model.peer import Peer
-    from ..room import Room
     from .answer import Screen
     from .context import Context
 
 
 SYSTEM = Option("SYSTEM", help="the name of the other system", required=True, complete="peers")
-
-
-_EXPOSURES = {
-    "none": "nobody",
-    "gateway": "the agents that it knows by name; it gets no list",
-    "all": "everybody",
-}
 WHERE = " --url wss://THIS-MACHINE:4650/map"  # this system does not know its own address
 
 
 # -- views
-_PAINT = {
-    "ALERT": "red",
-    "not trusted": "yellow",
-    "trusted": "green",
-    "connected": "green",
-    "disconnected": "yellow",
-}
 
 
 def added(ours: str, screen: Screen, data: Mapping[str, Any]) -> str:
-    system = one_line(data["peer"]["system"])
-    if not data["token"]:
-        return (_became(data) or f"{system} is a peer now.\n") + _next(screen, data["peer"])
-    if not screen.tables:  # a file or a pipe: of the token alone
-        return f"{data['token']}\n"
-    text = f"{system} shows this when it calls. It is not shown again; over there it is given on standard input:\n"
-    return f"{data['token']}\n\n{text}  {_there(ours, WHERE)}\n"
-
-
-def _became(data: Mapping[str, Any]) -> str:
-    """Return what changed about a system that was a peer before."""
     peer, changed = data["peer"], data["changed"]
+    if data["token"]:
+        text = (
+            f"{peer['system']} shows this when it calls. It is not shown again; over there it goes to the command"
+        )
+        return f"{data['token']}\n\n{text}\n  {_there(ours, WHERE)}, on its standard input\n"
     if changed is None:
-        return ""
-    lines = [f"  {name.replace('_', '-')}: {_value(peer, name)}{_was(data, name)}\n" for name in changed]
-    system = one_line(peer["system"])
-    return (
-        f"{system} was a peer already. New is:\n{''.join(lines)}" if lines else f"{system} is a peer, as before.\n"
-    )
+        text = says("{peer[system]} is a peer now.")(screen, data)
+    elif not changed:
+        text = says("{peer[system]} is a peer, as before.")(screen, data)
+    else:
+        text = says("{peer[system]} was a peer already. New is:")(screen, data)
+        text += "".join(
+            f"  {name.replace('_', '-')}: {_value(peer, name)}{_was(data, name)}\n" for name in changed
+        )
+    if peer["url"].startswith("wss:") and not peer["pin"]:
+        text += hint(screen, f"peers trust {peer['system']}", "look at its certificate, and insist on it")
+    return text
 
 
 def _was(data: Mapping[str, Any], name: str) -> str:
@@ -90,7 +72,7 @@ def _value(peer: Mapping[str, Any], name: str) -> str:
     if name == "token":
         return "another one, which we show there" if peer["shows_token"] else "none"
     if name == "scopes":
-        return _scopes(peer) or "all"
+        return _scopes(peer)
     value = peer[name]
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -98,7 +80,7 @@ def _value(peer: Mapping[str, Any], name: str) -> str:
 
 
 def _scopes(peer: Mapping[str, Any]) -> str:
-    return "; ".join(f"{ours} with {', '.join(theirs)}" for ours, theirs in peer["scopes"].items())
+    return "; ".join(f"{ours} with {', '.join(theirs)}" for ours, theirs in peer["scopes"].items()) or "all"
 
 
 def how_to_bring(ours: str, system: str, where: str = "") -> str:
@@ -106,46 +88,47 @@ def how_to_bring(ours: str, system: str, where: str = "") -> str:
     return f"{one_line(system)} shows this when it calls; over there: {_there(ours, where)}"
 
 
-def _there(ours: str, where: str = "") -> str:
+def _there(ours: str, where: str) -> str:
     return f"postroom peers add {one_line(ours)}{where} --token-file -"
 
 
-def _next(screen: Screen, peer: Mapping[str, Any]) -> str:
-    if peer["url"].startswith("wss:") and not peer["pin"]:
-        return hint(screen, f"peers trust {peer['system']}", "look at its certificate, and insist on it")
-    return ""
+_listing = listing(
+    "peers",
+    {
+        "SYSTEM": "system",
+        "STATE": lambda _, peer: state(peer),
+        "LINK": lambda _, peer: peer["link"]["state"] if peer["link"] else "-",
+        "WAITING": "waiting",
+        "EXPOSURE": "exposure",
+        "PROOF": "auth",
+        "WHERE": lambda _, peer: peer["url"] or peer["place"] or "calls us",
+    },
+    "No peers: mail goes to no other system, and none is taken.",
+    paint={
+        "ALERT": "red",
+        "not trusted": "yellow",
+        "trusted": "green",
+        "connected": "green",
+        "disconnected": "yellow",
+    },
+)
 
 
 def listed(screen: Screen, data: Mapping[str, Any]) -> str:
-    stranded = "".join(
+    lines = [_alert(peer) for peer in data["peers"] if peer["alert"]]
+    lines += [
         f"There is no way to {one_line(system)}: {_letters(many)} for it {'waits' if many == 1 else 'wait'}.\n"
         for system, many in data["stranded"].items()
-    )
-    if not data["peers"]:
-        none = "No peers: mail goes to no other system, and none is taken.\n"
-        return none + stranded + hint(screen, "peers add SYSTEM")
-    rows = [
-        (p["system"], state(p), link(p), str(p["waiting"]), p["exposure"], p["auth"], _where(p))
-        for p in data["peers"]
     ]
-    result = table(screen, ("SYSTEM", "STATE", "LINK", "WAITING", "EXPOSURE", "PROOF", "WHERE"), rows, _PAINT)
-    return result + "".join(_alert(peer) for peer in data["peers"] if peer["alert"]) + stranded
+    first = "" if data["peers"] else hint(screen, "peers add SYSTEM")
+    return _listing(screen, data) + "".join(lines) + first
 
 
-def _where(peer: Mapping[str, Any]) -> str:
-    return str(peer["url"] or peer["place"] or "calls us")
-
-
-def link(peer: Mapping[str, Any]) -> str:
-    """Return the state of the link; a dash where no server runs that would know it."""
-    return str(peer["link"]["state"]) if peer.get("link") else "-"
-
-
-def _link_whole(peer: Mapping[str, Any]) -> str:
+def _link(_screen: Screen, peer: Mapping[str, Any]) -> str:
     if not peer["link"]:
         return "nobody serves this room" if peer["trusted"] else "none"
     problem = peer["link"]["problem"]
-    return f"{link(peer)}: {problem}" if problem else link(peer)
+    return f"{peer['link']['state']}: {problem}" if problem else str(peer["link"]["state"])
 
 
 def _letters(many: int) -> str:
@@ -166,32 +149,22 @@ def all_pinged(screen: Screen, data: Mapping[str, Any]) -> str:
 
 
 def state(peer: Mapping[str, Any]) -> str:
-    if peer["alert"]:
-        return "ALERT"
-    return "trusted" if peer["trusted"] else "not trusted"
+    return "ALERT" if peer["alert"] else "trusted" if peer["trusted"] else "not trusted"
 
 
-def whole(screen: Screen, data: Mapping[str, Any]) -> str:
-    peer = data["peer"]
-    sees = f"who has one of {', '.join(peer['tags'])}" if peer["exposure"] == "tagged" else ""
-    pairs = [
-        ("System", peer["system"]),
-        ("State", state(peer)),
-        ("Link", _link_whole(peer)),
-        ("Waiting", _letters(peer["waiting"])),
-        ("Where", peer["url"] or peer["place"] or "it calls us"),
-        ("Proof", _proof(peer)),
-        ("Certificate", peer["pin"] or ("as the machine's authorities say" if peer["url"][:4] == "wss:" else "")),
-        ("Reaches of ours", sees or _EXPOSURES[peer["exposure"]]),
-        ("Scopes", _scopes(peer) or "all"),
-        ("Speaks for", ", ".join([peer["system"], *peer["relays_for"]])),
-        ("Through us", "reaches further systems" if peer["relays_to"] else "reaches no further system"),
-        ("From", "the file of peers" if peer["of_file"] else ""),
-    ]
-    return facts(screen, pairs) + (_alert(peer) if peer["alert"] else "")
+_EXPOSURES = {
+    "none": "nobody",
+    "gateway": "the agents that it knows by name; it gets no list",
+    "all": "everybody",
+}
 
 
-def _proof(peer: Mapping[str, Any]) -> str:
+def _reaches(_screen: Screen, peer: Mapping[str, Any]) -> str:
+    tags = ", ".join(peer["tags"])
+    return f"agents with one of {tags}" if peer["exposure"] == "tagged" else _EXPOSURES[peer["exposure"]]
+
+
+def _proof(_screen: Screen, peer: Mapping[str, Any]) -> str:
     if peer["auth"] in {"mtls", "none"}:
         return str(peer["auth"])
     parts = [
@@ -202,31 +175,50 @@ def _proof(peer: Mapping[str, Any]) -> str:
     return f"{peer['auth']}: {', '.join(parts)}"
 
 
-def trusted(screen: Screen, data: Mapping[str, Any]) -> str:
-    peer = data["peer"]
-    if data["token"] and not screen.tables:  # a file or a pipe: of the token alone
-        return f"{data['token']}\n"
+_facts = record(
+    {
+        "System": "system",
+        "State": lambda _, peer: state(peer),
+        "Link": _link,
+        "Waiting": lambda _, peer: _letters(peer["waiting"]),
+        "Where": lambda _, peer: peer["url"] or peer["place"] or "it calls us",
+        "Proof": _proof,
+        "Certificate": lambda _, peer: (
+            peer["pin"] or ("as the machine's authorities say" if peer["url"][:4] == "wss:" else "")
+        ),
+        "Reaches of ours": _reaches,
+        "Scopes": lambda _, peer: _scopes(peer),
+        "Speaks for": lambda _, peer: ", ".join([peer["system"], *peer["relays_for"]]),
+        "Through us": lambda _, peer: f"reaches {'further systems' if peer['relays_to'] else 'no further system'}",
+        "From": lambda _, peer: "the file of peers" if peer["of_file"] else "",
+    },
+    "peer",
+)
+
+
+def whole(screen: Screen, data: Mapping[str, Any]) -> str:
+    return _facts(screen, data) + (_alert(data["peer"]) if data["peer"]["alert"] else "")
+
+
+def trusted(_screen: Screen, data: Mapping[str, Any]) -> str:
+    peer, system = data["peer"], one_line(data["peer"]["system"])
     if data["token"]:
         text = "It is not shown again. The one before is good until this one was shown, or for a day.\n"
-        return f"{data['token']}\n\nThe new token of {one_line(peer['system'])}. {text}"
+        return f"{data['token']}\n\nThe new token of {system}. {text}"
     if not peer["trusted"]:
-        return f"{one_line(peer['system'])} is not trusted any more.\n"
-    was = f"It was {data['former_pin']}.\n" if data["former_pin"] else ""
+        return f"{system} is not trusted any more.\n"
     if not peer["pin"]:
-        return f"{one_line(peer['system'])} is trusted.\n"
-    text = f"{one_line(peer['system'])} is trusted, with this certificate alone:\n  {peer['pin']}\n"
-    question = f"Compare it with what its operator says. openssl writes it so:\n  {_as_openssl(peer['pin'])}\n"
-    return text + was + question * (not peer["of_file"])
+        return f"{system} is trusted.\n"
+    was = f"It was {data['former_pin']}.\n" if data["former_pin"] else ""
+    text = f"{system} is trusted, with this certificate alone:\n  {peer['pin']}\n{was}"
+    if peer["of_file"]:
+        return text
+    digits = peer["pin"].removeprefix("sha256:").upper()
+    openssl = ":".join(digits[place : place + 2] for place in range(0, len(digits), 2))
+    return f"{text}Compare it with what its operator says. openssl writes it so:\n  {openssl}\n"
 
 
-def _as_openssl(pin: str) -> str:
-    digits = pin.removeprefix("sha256:").upper()
-    return ":".join(digits[place : place + 2] for place in range(0, len(digits), 2))
-
-
-def invited(screen: Screen, data: Mapping[str, Any]) -> str:
-    if not screen.tables:  # a file or a pipe: of the invitation alone
-        return f"{data['invitation']}\n"
+def invited(_screen: Screen, data: Mapping[str, Any]) -> str:
     return f"{data['invitation']}\n\n{_how_to_join(data['peer']['system'], data['url'])}\n"
 
 
@@ -249,11 +241,12 @@ def joined(screen: Screen, data: Mapping[str, Any]) -> str:
 
 
 def removed(_screen: Screen, data: Mapping[str, Any]) -> str:
-    text = f"{one_line(data['removed'])} is no peer any more.\n"
-    for system, many in data["waiting"].items():
-        text += f"Waiting for {one_line(system)}: {_letters(many)}. There is no way there now; if none is added"
-        text += " before outbox_max_age has passed, they are dead, and their senders get bounces.\n"
-    return text
+    waiting = "".join(
+        f"Waiting for {one_line(system)}: {_letters(many)}. There is no way there now; if none is added before"
+        " outbox_max_age has passed, they are dead, and their senders get bounces.\n"
+        for system, many in data["waiting"].items()
+    )
+    return f"{one_line(data['removed'])} is no peer any more.\n{waiting}"
 
 
 def _alert(peer: Mapping[str, Any]) -> str:
@@ -285,15 +278,16 @@ def _alert(peer: Mapping[str, Any]) -> str:
     " good for that one system; inviting it again makes another token, and the old one is good until the new one"
     " was used, or for a day. What the peer may do is changed by postroom peers add.",
     examples=(("postroom peers invite paris --url wss://mail.example.com:4650", "it joins by what is printed"),),
+    verb="invitations.InvitePeer",
+    without=("pin",),
+    view=secret("invitation", invited),
     json="invitation peer url",
 )
 def run_peers_invite(context: Context) -> Answer:
     url, pin = _our_address(context)
-    request = invitations.InvitePeer(system=context.get("system"), url=url, pin=pin)
-    made = context.act_in_room(lambda room: perform(room.core, room.principal, request))
-    if not context.screen.tables:
-        note(context.call, _how_to_join(made.peer.system, url))
-    return Answer(context.name, {"invitation": made.invitation, "peer": plain(made.peer), "url": url}, invited)
+    made = context.perform(url=url, pin=pin)
+    context.note_beside(_how_to_join(made.peer.system, url))
+    return context.answer_with(made, url=url)
 
 
 def _our_address(context: Context) -> tuple[str, str]:
@@ -323,15 +317,15 @@ def _our_address(context: Context) -> tuple[str, str]:
     " invitation again changes nothing; on a third system it would take the place of this one, so keep it secret."
     " A running daemon calls the new peer at once.",
     examples=(("postroom peers join < invitation", "needs postroom serve to carry the mail"),),
+    verb="invitations.JoinPeer",
+    shape=lambda _, found: {"peer": plain(found.peer), "system": found.system, "changed": found.is_new},
+    view=joined,
     json="peer system changed",
 )
 def run_peers_join(context: Context) -> Answer:
     source = context.get("invitation") or STDIN
     text = _secret(context, STDIN, "invitation", "The invitation: ") if source == STDIN else source
-    request = invitations.JoinPeer(invitation=text)
-    found = context.act_in_room(lambda room: perform(room.core, room.principal, request))
-    data = {"peer": plain(found.peer), "system": found.system, "changed": found.is_new}
-    return Answer(context.name, data, joined)
+    return context.answer(invitation=text)
 
 
 @command(
@@ -365,6 +359,7 @@ def run_peers_join(context: Context) -> Answer:
     ),
     Option(
         "--tag",
+        name="tags",
         help="with tagged: a scope or tag of those it sees and reaches",
         many=True,
         metavar="NAME",
@@ -372,6 +367,7 @@ def run_peers_join(context: Context) -> Answer:
     ),
     Option(
         "--scope",
+        name="scopes",
         help="a scope of ours and with what it exchanges mail: SYSTEM, SYSTEM/SCOPE or *. Where one is named, what is"
         " not named does not pass",
         kind="rule",
@@ -404,86 +400,73 @@ def run_peers_join(context: Context) -> Answer:
     json="peer token changed former",
 )
 def run_peers_add(context: Context) -> Answer:
-    args = context.passed_options("url", "auth", "exposure")
-    lists = {name: word for name, word in _LISTS.items() if word in context.values}
-    args |= {name: tuple(one for one in context.get(word) if one) for name, word in lists.items()}
-    if "scope" in context.values:
-        args["scopes"] = _scope_rules(context.get("scope"))
+    system, fields = context.get("system"), context.passed_options("url", "auth", "exposure")
+    for name in ("tags", "relays_for"):
+        if name in context.values:
+            fields[name] = tuple(filter(None, context.get(name)))
+    if "scopes" in context.values:
+        rules: dict[str, tuple[str, ...]] = {}
+        fields["scopes"] = rules
+        for ours, theirs in filter(None, context.get("scopes")):
+            rules[ours] = (*rules.get(ours, ()), theirs)
     if "relays_to" in context.values:
-        args["relays_to"] = context.get("relays_to") == "yes"
+        fields["relays_to"] = context.get("relays_to") == "yes"
     if "token_file" in context.values:
-        args["token"] = _token(context)
-    before, token, peer = context.act_in_room(partial(_add, context.get("system"), args))
-    if token and not context.screen.tables:
-        note(context.call, how_to_bring(context.room.system, peer.system, WHERE))
-    changed = None if before is None else _changed(before, peer)
-    former = {name: plain(before)[name] for name in changed or () if before is not None and name != "token"}
-    data = {"peer": plain(peer), "token": token or None, "changed": changed, "former": former}
-    return Answer(context.name, data, partial(added, context.room.system))
+        question = f"The token that {system!a} showed for us: "
+        fields["token"] = _secret(context, context.get("token_file"), "--token-file", question)
+    before = None if context.is_new_room else core_peers.peer(context.room.core, system)
+    made = context.perform(core_peers.AddPeer, fields=fields)
+    ours, after = context.room.system, made.peer
+    if made.token:
+        context.note_beside(how_to_bring(ours, after.system, WHERE))
+    changed = former = None
+    if before is not None:
+        changed = [name for name in _CHANGEABLE if getattr(before, name) != getattr(after, name)]
+        former = {name: plain(before)[name] for name in changed if name != "token"}
+    data = {"peer": plain(after), "token": made.token or None, "changed": changed, "former": former or {}}
+    return Answer(context.name, data, secret("token", partial(added, ours)))
 
 
-_LISTS = {"tags": "tag", "relays_for": "relays_for"}
 _CHANGEABLE = ("url", "auth", "token", "exposure", "tags", "scopes", "relays_for", "relays_to")
-
-
-def _token(context: Context) -> str:
-    question = f"The token that {context.get('system')!a} showed for us: "
-    return _secret(context, context.get("token_file"), "--token-file", question)
 
 
 def _secret(context: Context, source: str, field: str, question: str) -> str:
     """Return the first line of a file or of standard input. At a terminal it is typed without echo."""
-    is_typed = source == STDIN and sys.stdin is not None and sys.stdin.isatty()
-    text = _typed(question) if is_typed else read_source(context, source, field)
+    text = ""
+    if source == STDIN and sys.stdin is not None and sys.stdin.isatty():
+        with suppress(EOFError):  # Ctrl-D
+            text = getpass(question)
+    else:
+        text = read_source(context, source, field)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         raise Invalid("is empty", field=field, hint="what postroom peers invite, or peers add, showed over there")
     return lines[0]
 
 
-def _typed(question: str) -> str:
-    try:
-        return getpass(question)
-    except EOFError:  # Ctrl-D
-        return ""
-
-
-def _add(system: str, args: dict[str, Any], room: Room) -> tuple[Peer | None, str, Peer]:
-    before = core_peers.peer(room.core, system)
-    request = core_peers.AddPeer(system=system, fields=args, ours=room.system)
-    made = perform(room.core, room.principal, request)
-    return before, made.token, made.peer
-
-
-def _changed(before: Peer, after: Peer) -> list[str]:
-    return [name for name in _CHANGEABLE if getattr(before, name) != getattr(after, name)]
-
-
-def _scope_rules(rules: list[tuple[str, str] | None]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for ours, theirs in filter(None, rules):
-        found[ours] = (*found.get(ours, ()), theirs)
-    return found
-
-
 @command(
     "peers",
     LIMIT,
     examples=(("postroom peers", "who they are"),),
+    verb="peers.ListPeers",
+    view=listed,
     json="system peers stranded",
     looks=True,
 )
 def run_peers_list(context: Context) -> Answer:
-    found = perform(context.room.core, context.room.principal, core_peers.ListPeers())
-    links = _links(context) if found else {}
-    waiting, stranded = outbox.count_waiting(context.room.core)
-    peers = [plain(peer) | _now(peer, links, waiting) for peer in found]
-    result = {"system": context.room.system, "peers": peers, "stranded": stranded}
-    return Answer(context.name, result, listed)
+    found = context.perform().peers
+    _, stranded = outbox.count_waiting(context.room.core)
+    data = {"system": context.room.system, "peers": _with_links(context, found), "stranded": stranded}
+    return Answer(context.name, data, listed)
 
 
-def _now(peer: Peer, links: dict[str, Any], waiting: dict[str, int]) -> dict[str, Any]:
-    return {"link": links.get(peer.system), "waiting": waiting.get(peer.system, 0)}
+def _with_links(context: Context, peers: list[Peer]) -> list[dict[str, Any]]:
+    """Return peers as JSON, each with the state of its link, if a server knows it, and the letters that wait."""
+    links = _links(context) if peers else {}
+    waiting, _ = outbox.count_waiting(context.room.core)
+    return [
+        plain(peer) | {"link": links.get(peer.system), "waiting": waiting.get(peer.system, 0)} for peer in peers
+    ]
 
 
 def _links(context: Context) -> dict[str, Any]:
@@ -518,13 +501,14 @@ def why_it_waits(context: Context, mailbox: str) -> str | None:
     looks=True,
 )
 def run_peers_ping(context: Context) -> Answer:
-    if "system" in context.values:
-        result = _ask(context, "ping_peer", system=_known(context).system)
-        return Answer(context.name, result, pinged, code=0 if result["answers"] else NOT_NOW)
-    found = perform(context.room.core, context.room.principal, core_peers.ListPeers())
-    every = [_ask(context, "ping_peer", system=peer.system) for peer in found]
-    is_well = all(result["answers"] for result in every)
-    return Answer(context.name, {"peers": every}, all_pinged, code=0 if is_well else NOT_NOW)
+    named = "system" in context.values
+    verb = core_peers.GetPeer if named else core_peers.ListPeers
+    found = context.perform(verb)
+    every = [_ask(context, "ping_peer", system=peer.system) for peer in ([found.peer] if named else found.peers)]
+    code = 0 if all(result["answers"] for result in every) else NOT_NOW
+    if named:
+        return Answer(context.name, every[0], pinged, code=code)
+    return Answer(context.name, {"peers": every}, all_pinged, code=code)
 
 
 def _ask(context: Context, action: str, **args: Any) -> Any:
@@ -535,18 +519,15 @@ def _ask(context: Context, action: str, **args: Any) -> Any:
     return SocketClient(path, token=variable(AUTH_TOKEN), patience=0.5).ask(action, args)
 
 
-@command(
+command(
     "peers show",
     SYSTEM,
     examples=(("postroom peers show paris", "one of them"),),
-    json="peer",
+    verb="peers.GetPeer",
+    shape=lambda context, found: {"peer": _with_links(context, [found.peer])[0]},
+    view=whole,
     looks=True,
 )
-def run_peers_show(context: Context) -> Answer:
-    peer = _known(context)
-    waiting, _ = outbox.count_waiting(context.room.core)
-    result = plain(peer) | _now(peer, _links(context), waiting)
-    return Answer(context.name, {"peer": result}, whole)
 
 
 @command(
@@ -580,19 +561,19 @@ def run_peers_show(context: Context) -> Answer:
 def run_peers_trust(context: Context) -> Answer:
     ways = [name for name in ("pin", "certificate", "withdraw") if name in context.values]
     if len(ways) > 1 or ("withdraw" in ways and context.get("rotate")):
-        raise Usage("says two things at once", field=f"--{ways[-1]}", hint="one of them")
-    before = _known(context)
-    core, caller = context.room.core, context.room.principal
-    args = {"trusted": False} if "withdraw" in ways else _trusted(context, before)
-    after = perform(core, caller, core_peers.TrustPeer(system=before.system, **args))
-    token = None
+        raise Usage("contradicts another option", field=f"--{ways[-1]}", hint="one of them")
+    before = context.perform(core_peers.GetPeer).peer
+    params = (
+        {"trusted": False, "pin": None, "certificate": ""} if ways == ["withdraw"] else _trusted(context, before)
+    )
+    after, token = context.perform(core_peers.TrustPeer, **params).peer, None
     if context.get("rotate"):
-        made = perform(core, caller, core_peers.RotatePeer(system=before.system))
+        made = context.perform(core_peers.RotatePeer)
         token, after = made.token, made.peer
-        if not context.screen.tables:
-            note(context.call, how_to_bring(context.room.system, after.system))
+        context.note_beside(how_to_bring(context.room.system, after.system))
     former = before.pin if before.pin and before.pin != after.pin else None
-    return Answer(context.name, {"peer": plain(after), "token": token, "former_pin": former}, trusted)
+    data = {"peer": plain(after), "token": token, "former_pin": former}
+    return Answer(context.name, data, secret("token", trusted))
 
 
 def _trusted(context: Context, before: Peer) -> dict[str, Any]:
@@ -624,20 +605,15 @@ def _pinned(pem: str, field: str) -> dict[str, Any]:
     about="Its token is invalid at once. Mail that waits for it is sent if the system is added again in time;"
     " otherwise it is dead after outbox_max_age, with a bounce.",
     examples=(("postroom peers remove paris", "gone"),),
+    verb="peers.RemovePeer",
     json="removed waiting",
     looks=True,
 )
 def run_peers_remove(context: Context) -> Answer:
-    core = context.room.core
-    gone = perform(core, context.room.principal, core_peers.RemovePeer(system=context.get("system")))
-    _, stranded = outbox.count_waiting(core)
+    gone = context.perform().peer
+    _, stranded = outbox.count_waiting(context.room.core)
     lost = {system: many for system, many in stranded.items() if speaks_for(gone, system)}
     return Answer(context.name, {"removed": gone.system, "waiting": lost}, removed)
-
-
-def _known(context: Context) -> Peer:
-    request = core_peers.GetPeer(system=context.get("system"))
-    return perform(context.room.core, context.room.principal, request)
 
 
 # -- commands about mounts
@@ -652,7 +628,11 @@ def _known(context: Context) -> Peer:
         complete="files",
     ),
     Option(
-        "--as", help="what the folder is called: its agents are then AGENT@NAME", required=True, metavar="NAME"
+        "--as",
+        name="system",
+        help="what the folder is called: its agents are then AGENT@NAME",
+        required=True,
+        metavar="NAME",
     ),
     Option(
         "--exposure",
@@ -660,7 +640,6 @@ def _known(context: Context) -> Peer:
         " nobody (none)",
         kind="word",
         choices=("all", "gateway", "none"),
-        default="all",
     ),
     about="Mail goes both ways while postroom serve runs: to researcher@NAME from here, and to ann@SYSTEM from there, where SYSTEM"
     " is what this room is called. Programs there that know nothing of Postroom put their letters into a folder with that name;"
@@ -669,45 +648,31 @@ def _known(context: Context) -> Peer:
     examples=(
         ("postroom mount 'files:mail?layout=nanobot' --as nanobot", "its researcher is researcher@nanobot"),
     ),
+    verb="peers.Mount",
+    without=("place", "ours", "room"),
     json="peer system socket",
 )
 def run_mount(context: Context) -> Answer:
-    place = absolute(context.get("place"))
-    peer = context.act_in_room(partial(_mount, context, place))
-    data = {
-        "peer": plain(peer),
-        "system": context.room.system,
-        "socket": served_at(context.settings.store),
-    }
-    return Answer(context.name, data, _mounted)
-
-
-def _mount(context: Context, place: str, room: Room) -> Peer:
-    request = core_peers.Mount(
-        system=context.get("as"),
-        place=place,
-        exposure=context.get("exposure", "all"),
-        ours=room.system,
-        room=context.settings.store,
-    )
-    return perform(room.core, room.principal, request)
+    place, store = absolute(context.get("place")), context.settings.store
+    made = context.perform(place=place, room=store)
+    return context.answer_with(made, _mounted, system=context.room.system, socket=served_at(store))
 
 
 @command(
     "unmount",
-    Option("NAME", help="what it was mounted as", required=True, complete="peers"),
+    Option("NAME", name="system", help="what it was mounted as", required=True, complete="peers"),
     about="The folder stays as it is, with its mail; our agents are removed from its registry. Mail that waits for"
     " it is sent if the folder is mounted again in time; otherwise it is dead after outbox_max_age, with a"
     " bounce.",
     examples=(("postroom unmount chips", "gone"),),
+    verb="peers.Unmount",
     json="removed told",
     looks=True,
 )
 def run_unmount(context: Context) -> Answer:
-    request = core_peers.Unmount(system=context.get("name"))
-    peer = perform(context.room.core, context.room.principal, request)
-    result = forget(peer, context.room.system)
-    return Answer(context.name, {"removed": peer.system, "told": result}, _unmounted)
+    peer = context.perform().peer
+    told = forget(peer, context.room.system)
+    return Answer(context.name, {"removed": peer.system, "told": told}, _unmounted)
 
 
 def _mounted(screen: Screen, data: Mapping[str, Any]) -> str:

@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..clock import SystemClock
-from ..errors import Invalid, StoreFailing, UnknownMessage
+from ..errors import Invalid, UnknownMessage
 from ..model.message import same_name
 from ..model.search import read_query, words
 from ..store.address import file_of
 from . import views
-from .command import Option, command, declare
-from .copies import FULL
-from .errors import NOTHING, CannotCreate, Usage
-from .options import LIMIT
+from .command import LIMIT, Option, command
+from .errors import NOTHING, CannotCreate, Usage, cannot_write
 from .output import again, ago, hint, painted, sayable, table
 
 if TYPE_CHECKING:
@@ -107,14 +105,14 @@ def _write(folder: Path, name: str, content: bytes) -> Path:
         except FileExistsError:
             continue
         except OSError as broken:
-            raise _failed(place, broken) from None
+            raise cannot_write(f"{str(place)!a}", broken, "--save") from None
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
         except OSError as broken:
             with suppress(OSError):
                 place.unlink()
-            raise _failed(place, broken) from None
+            raise cannot_write(f"{str(place)!a}", broken, "--save") from None
         return place
     raise CannotCreate(f"there are too many files called {name!a}", field="--save", hint="name another folder")
 
@@ -126,33 +124,22 @@ def _places(folder: Path, name: str) -> Iterator[Path]:
         yield folder / (f"{stem}-{number}{dot}{end}" if dot else f"{name}-{number}")
 
 
-def _failed(place: Path, broken: OSError) -> CannotCreate | StoreFailing:
-    kind = StoreFailing if broken.errno in FULL else CannotCreate
-    return kind(f"{str(place)!a} cannot be written: {broken.strerror}", field="--save")
-
-
 # -- looking at mail
 
-_WANTED = {"kinds": "kind", "sender": "from"}
-_SAME = ("min_priority", "thread", "thread_tag", "tag", "scope")
 FOR_EVER = 1e9  # seconds
 
 
-def filters_of(context: Context) -> dict[str, Any]:
-    """Return the filters that choose letters, under the library's names."""
-    return context.passed_options(*_SAME, **_WANTED) | context.passed_options("since")
-
-
-@command(
+command(
     "check",
     Option(
         "--all",
+        name="unread_only",
         help="also mail that was read and is still in the inbox",
         kind="flag",
-        field="unread_only",
         value=False,
     ),
     verb="inbox.Check",
+    view=views.inbox,
     without=("order",),
     about="Letters that are shown are marked as read, and stay in the inbox until they are acknowledged. An empty"
     " inbox is no error. On a terminal the answer is a table; otherwise each letter is printed whole, its content"
@@ -164,8 +151,6 @@ def filters_of(context: Context) -> dict[str, Any]:
     ),
     looks=True,
 )
-def run_check(context: Context) -> Answer:
-    return context.answer(partial(views.inbox, states=bool(context.get("all"))))
 
 
 @command(
@@ -207,8 +192,8 @@ def run_read(context: Context) -> Answer:
     Option(
         "--cursor",
         help="the next letter after this cursor, which an earlier wait or rooms changes printed, read or not",
+        name="since",
         metavar="CURSOR",
-        field="since",
     ),
     Option(
         "--follow",
@@ -216,6 +201,7 @@ def run_read(context: Context) -> Answer:
         kind="flag",
     ),
     verb="inbox.Wait",
+    view=views.letter,
     about="Wakes within milliseconds. It marks the letter as read and does not claim it: for work that must not be"
     " lost, use claim. --follow begins after --cursor, or else with the unread mail; with --json it prints"
     " one document per line, each with the cursor after it.",
@@ -233,7 +219,7 @@ def run_wait(context: Context) -> Iterator[Answer]:
     if not context.get("follow"):
         yield _waited(context, context.perform())
         return
-    cursor, timeout, has_answered = context.get("cursor"), context.get("timeout", FOR_EVER), False
+    cursor, timeout, has_answered = context.get("since"), context.get("timeout", FOR_EVER), False
     if cursor is None:
         # The cursor is taken before the look: a letter that comes meanwhile may be shown twice, never missed.
         cursor = str(context.room.cursor())
@@ -250,12 +236,12 @@ def run_wait(context: Context) -> Iterator[Answer]:
 
 
 def _waited(context: Context, found: NextLetter) -> Answer:
-    answer = context.answer_with(found, views.letter)
+    answer = context.answer_with(found)
     answer.code = NOTHING if found.letter is None else 0
     return answer
 
 
-declare(
+command(
     "counts",
     verb="inbox.Counts",
     view=views.counts,
@@ -267,6 +253,7 @@ declare(
 @command(
     "sent",
     verb="search.Sent",
+    view=views.outbox,
     about="trace shows what became of one; search from:NAME with words finds older ones.",
     examples=(
         ("postroom sent --as coder", "the last twenty"),
@@ -276,12 +263,13 @@ declare(
     looks=True,
 )
 def run_sent(context: Context) -> Answer:
-    return context.answer_with(context.perform(), views.outbox, mailbox=context.me)
+    return context.answer_with(context.perform(), mailbox=context.me)
 
 
 @command(
     "digest",
     verb="inbox.Digest",
+    view=views.digest,
     about="What others wrote stands inside a fence that they cannot close. Marks nothing as read.",
     examples=(("postroom digest --as coder --budget 2000", "for a prompt"),),
     json="mailbox text",
@@ -290,7 +278,7 @@ def run_sent(context: Context) -> Answer:
 def run_digest(context: Context) -> Answer:
     if not context.mailbox.counts()["total"]:
         context.note_if_unknown()
-    return context.answer_with(context.perform(), views.digest, mailbox=context.me)
+    return context.answer_with(context.perform(), mailbox=context.me)
 
 
 # -- search: on a terminal the line that matches is shown, with the words marked
@@ -303,13 +291,12 @@ _BEFORE = 30  # characters shown before the first match
     "search",
     Option(
         "QUERY",
+        name="query",
         help="words, and what else is wanted; several words must all be there",
         many=True,
         required=True,
-        field="query",
     ),
     verb="search.Search",
-    places=("query",),
     about='A query is made of words, "phrases", beginnings such as sort*, from:NAME, to:NAME, tag:LABEL,'
     " kind:WORD, thread:ID, before:WHEN and after:WHEN (a day, a time, or an age such as 7d); a - before one"
     " of them means without. Any other word before a colon, as in subject:x, is a word like the rest. Case"
@@ -398,15 +385,15 @@ class QueryWords:
     "thread",
     Option(
         "ID",
+        name="thread",
         help="the thread's root letter; with --chain, any letter",
         required=True,
         complete="letters",
-        field="thread",
     ),
     LIMIT,
     Option("--chain", help="from the root down to this letter alone", kind="flag"),
     verb="threads.GetThread",
-    places=("thread",),
+    view=views.thread,
     about="The letters you sent or received, the oldest first.",
     examples=(
         ("postroom thread m-1 --as researcher", "a whole thread"),
@@ -416,15 +403,15 @@ class QueryWords:
 )
 def run_thread(context: Context) -> Answer:
     if not context.get("chain"):
-        return context.answer(views.thread)
+        return context.answer()
     if context.get("everyone"):
         raise Usage("shows your own view", field="--chain")
     from ..core.threads import GetReplyChain  # noqa: PLC0415 - only here
 
-    return context.answer_with(context.perform(GetReplyChain, id=context.get("id")), views.thread)
+    return context.answer_with(context.perform(GetReplyChain, id=context.get("thread")))
 
 
-declare(
+command(
     "tagged",
     LIMIT,
     verb="threads.GetTagged",
@@ -433,21 +420,21 @@ declare(
     examples=(("postroom tagged release --as coder", "all about one label"),),
     looks=True,
 )
-declare(
+command(
     "threads",
     verb="threads.ListThreads",
     view=views.threads,
     examples=(("postroom threads --as coder", "where something happened"),),
     looks=True,
 )
-declare(
+command(
     "conversations",
     verb="threads.ListConversations",
     view=views.conversations,
     examples=(("postroom conversations --as coder", "what is talked about"),),
     looks=True,
 )
-declare(
+command(
     "conversation",
     verb="threads.GetConversation",
     places=("conversation",),
@@ -455,7 +442,7 @@ declare(
     examples=(("postroom conversation conv-general:default --as coder", "the catch-all of a scope"),),
     looks=True,
 )
-declare(
+command(
     "turns",
     LIMIT,
     verb="threads.ListTurns",

@@ -1,4 +1,4 @@
-"""The commands of the server: serve, tokens for its callers, and mcp, the MCP server that a host starts."""
+"""The commands of the server: serve, its systemd unit, tokens for its callers, and mcp, which a host starts."""
 
 from __future__ import annotations
 
@@ -10,44 +10,61 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..app import app
+from ..app import app, unit
 from ..app.app import MCP, SERVE, has_mcp, run, serve
-from ..app.options import inbox_store, options
-from ..environment import AUTH_TOKEN, first_variable, variable
+from ..app.options import OFF, inbox_store, options
+from ..environment import AUTH_TOKEN, environment, first_variable, variable
+from ..errors import NameTaken, Refused
 from ..formats.plain import plain
 from ..hosts.sessions import session_around_us
 from ..mcp.sdk import need_sdk
 from ..model.names import check_agent, check_scope
 from ..room import chosen_settings
 from ..server.client import SocketClient
+from ..store.address import absolute
 from .answer import Answer
-from .command import Option, command, declare
+from .command import LIMIT, Option, command, command_of
 from .context import is_own, note, program, typed_program, whole_address, whole_path
-from .errors import Usage
-from .options import LIMIT
-from .output import facts, listing, one_line, sayable
+from .errors import CannotCreate, Usage, cannot_write
+from .output import facts, listing, one_line, record, sayable, says
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from .answer import Screen
     from .context import Context
 
 
+# Options that `app.options` takes as they are.
+_PASSED = ("sockets", "http", "names", "certificate", "key", "inboxes", "map", "peers", "log_level")
+
+
 @command(
     "serve",
     Option(
-        "--socket", help="where to listen; beside the room by default", many=True, metavar="PATH", complete="files"
+        "--socket",
+        name="sockets",
+        help="where to listen; beside the room by default",
+        many=True,
+        metavar="PATH",
+        complete="files",
     ),
     Option("--http", help="address and port, or off; 127.0.0.1:4650 by default", metavar="HOST:PORT"),
     Option(
         "--http-name",
+        name="names",
         help="a name by which HTTP is called besides its address, with a port where one is forwarded",
         many=True,
         metavar="NAME",
     ),
-    Option("--tls-cert", help="a certificate, to be reached from outside", metavar="FILE", complete="files"),
-    Option("--tls-key", help="its key", metavar="FILE", complete="files"),
+    Option(
+        "--tls-cert",
+        name="certificate",
+        help="a certificate, to be reached from outside",
+        metavar="FILE",
+        complete="files",
+    ),
+    Option("--tls-key", name="key", help="its key", metavar="FILE", complete="files"),
     Option(
         "--map",
         help="who may connect by MAP: with a token (by default), anybody on this machine (open), nobody (off)",
@@ -91,21 +108,12 @@ if TYPE_CHECKING:
 )
 def run_serve(context: Context) -> Iterator[Answer]:
     """Serve until stopped; answer once, when everything listens."""
+    linked = ((name, context.get(f"map_{name}")) for name in ("server", "scope", "name", "expose"))
     chosen = options(
         context.get("room"),
         dict(context.get("set", ())),
-        sockets=context.get("socket", ()),
-        http=context.get("http"),
-        names=context.get("http_name", ()),
-        certificate=context.get("tls_cert", ""),
-        key=context.get("tls_key", ""),
-        inboxes=context.get("inboxes", ""),
-        map_link={
-            name: value for name in ("server", "scope", "name", "expose") if (value := context.get(f"map_{name}"))
-        },
-        map=context.get("map", ""),
-        peers=context.get("peers", ""),
-        log_level=context.get("log_level", "info"),
+        map_link={name: value for name, value in linked if value},
+        **{"log_level": "info", **context.passed_options(*_PASSED)},
     )
     app.start(chosen.log_level)
 
@@ -120,18 +128,10 @@ def run_serve(context: Context) -> Iterator[Answer]:
 
 
 def _open(screen: Screen, data: Mapping[str, Any], *, lacks_http: bool) -> str:
+    places = (("HTTP", "http"), ("MCP", "mcp"), ("MAP", "map"), ("Inbox files", "inboxes"))
     pairs = [("Room", whole_address(data["room"])), ("Known as", data["system"])]
     pairs += [("Socket", path) for path in data["sockets"]]
-    pairs += [
-        (name, data[key])
-        for name, key in (
-            ("HTTP", "http"),
-            ("MCP", "mcp"),
-            ("MAP", "map"),
-            ("Inbox files", "inboxes"),
-        )
-        if data.get(key)
-    ]
+    pairs += [(name, data.get(key) or "") for name, key in places]
     if data.get("map_link"):
         pairs.append(("Links to", f"{data['map_link']} (the log says when the link is up)"))
     if lacks_http:
@@ -188,17 +188,17 @@ def _created(_screen: Screen, data: Mapping[str, Any]) -> str:
     return f"{data['token']}\n\n{text}"
 
 
-declare(
+command(
     "tokens create",
     Option(
         "--scope",
         help="what it is good for: read, send, work, manage; all by default. operator, which is everything, is for a"
         " token without --agent",
         many=True,
+        name="scopes",
         metavar="WORD",
-        field="scopes",
     ),
-    Option("--note", help="a note for people, such as the user of the token", metavar="TEXT", field="note"),
+    Option("--note", help="a note for people, such as the user of the token", metavar="TEXT"),
     verb="tokens.CreateToken",
     shape=lambda _, made: {"token": made.text, "about": plain(made.token)},
     view=_created,
@@ -211,7 +211,7 @@ declare(
     ),
     json="token about",
 )
-declare(
+command(
     "tokens",
     LIMIT,
     verb="tokens.ListTokens",
@@ -230,28 +230,183 @@ declare(
     examples=(("postroom tokens", "who may call"),),
     looks=True,
 )
-declare(
+command(
     "tokens revoke",
-    Option("ID", help="as postroom tokens shows it", required=True, field="id"),
+    Option("ID", name="id", help="as postroom tokens shows it", required=True),
     verb="tokens.RevokeToken",
-    places=("id",),
-    shape=lambda _, gone: {"about": plain(gone)},
-    view=lambda _screen, data: f"{data['about']['id']} is worth nothing now.\n",
+    shape=lambda _, gone: {"about": plain(gone.token)},
+    view=says("{about[id]} is revoked: it is good for nothing now."),
     about="Its agent stays sealed: over the socket, nobody acts for it without another token, until tokens unseal.",
     examples=(('postroom tokens revoke "$TOKEN_ID"', "it leaked"),),
     json="about",
     looks=True,
 )
-declare(
+command(
     "tokens unseal",
     verb="tokens.Unseal",
-    view=lambda _screen, data: (
-        f"{one_line(data['agent'])} is not sealed: on the socket, any caller may act for it.\n"
-    ),
+    view=says("{agent} is not sealed: on the socket, any caller may act for it."),
     about="Its tokens stay valid; tokens revoke ends them. Unsealing twice is no error.",
     examples=(("postroom tokens unseal --agent coder", "it needs no token any more"),),
     looks=True,
 )
+
+
+# -- the unit of systemd
+
+DRY = Option("--dry-run", help="only say what would be done", kind="flag")
+
+
+# Options that are made absolute: a unit runs in another folder.
+_PATHS = ("sockets", "certificate", "key", "inboxes", "peers")
+_OURS = ("POSTROOM_", "INBOX_")
+_NOT_FOR_SERVE = {"POSTROOM_STORE", "POSTROOM_AGENT", "POSTROOM_AUTH_TOKEN", "INBOX_AGENT_NAME"}
+_NOT_THERE = f"Set here and unknown to the unit; say it as an option, or by systemctl --user edit {unit.NAME}"
+_SERVE = command_of("serve").options
+
+
+@command(
+    "service install",
+    DRY,
+    *_SERVE,
+    about="Writes a unit for your own systemd, which starts postroom serve with the same options, and again when it"
+    " fails. The room is the one that you would use here, by its whole path. A file that Postroom did not write is left"
+    " as it is. Nothing is started: the lines that do are told. systemd need not be there.",
+    examples=(
+        ("postroom service install --dry-run", "what the unit would say"),
+        ("postroom service install --http off", "for the room of this project, without HTTP"),
+    ),
+    json="path outcome unit served next",
+    looks=True,
+)
+def run_service_install(context: Context) -> Answer:
+    text = unit.text(_words(context))
+    before = unit.held()
+    served = unit.room_of(before) if before else None
+    data = {"path": sayable(unit.path()), "unit": text, "served": served, "left_out": _left_out()}
+    if "dry_run" in context.values:
+        would = "refuse" if before == "" else unit.outcome(before, text)
+        return Answer(context.name, {**data, "outcome": "shown", "next": []}, partial(_dry, would=would))
+    try:
+        outcome = unit.install(text)
+    except NameTaken as taken:
+        raise CannotCreate(taken.message, field="unit", hint=taken.hint) from None
+    except OSError as broken:
+        raise cannot_write(unit.path(), broken, "unit") from None
+    lines = [*(unit.AFTER_REPLACING if outcome == "replaced" else unit.AFTER_INSTALL), unit.STAY]
+    return Answer(context.name, {**data, "outcome": outcome, "next": lines}, _installed)
+
+
+@command(
+    "service uninstall",
+    DRY,
+    about="Only one that Postroom wrote. The room and its mail stay. Stop it first, by systemctl --user disable --now"
+    " postroom.service: while systemd says that it is active or enabled this is refused, for without the file systemd cannot"
+    " disable it.",
+    examples=(("postroom service uninstall", "after it was stopped"),),
+    json="path outcome next",
+    looks=True,
+)
+def run_service_uninstall(context: Context) -> Answer:
+    was_there = unit.held() is not None
+    if was_there and "dry_run" not in context.values:
+        _check_stopped()
+        try:
+            unit.uninstall()
+        except NameTaken as taken:
+            raise CannotCreate(taken.message, field="unit", hint=taken.hint) from None
+    outcome = "missing" if not was_there else "there" if "dry_run" in context.values else "removed"
+    before = [unit.BEFORE_UNINSTALL] if outcome == "there" else []
+    lines = [*before, *unit.AFTER_UNINSTALL] if was_there else []
+    return Answer(context.name, {"path": sayable(unit.path()), "outcome": outcome, "next": lines}, _uninstalled)
+
+
+def _check_stopped() -> None:
+    """Refuse to remove a unit that runs: without its file systemd cannot disable it."""
+    state = unit.running()
+    if state is not None:
+        raise Refused(f"the unit is still {state}", field="unit", hint=f"first type: {unit.BEFORE_UNINSTALL}")
+
+
+_status = record(
+    {
+        "File": "path",
+        "It is": "file",
+        "Enabled": lambda _, data: data["enabled"] or "systemd does not tell",
+        "Active": lambda _, data: data["active"] or "systemd does not tell",
+    }
+)
+
+
+@command(
+    "service status",
+    examples=(("postroom service status", "ours? enabled? active?"),),
+    json="path file enabled active",
+    looks=True,
+)
+def run_service_status(context: Context) -> Answer:
+    held = unit.held()
+    file = "missing" if held is None else "ours" if held else "not ours"
+    data = {
+        "path": sayable(unit.path()),
+        "file": file,
+        "enabled": unit.systemctl_says("is-enabled"),
+        "active": unit.systemctl_says("is-active"),
+    }
+    return Answer(context.name, data, _status)
+
+
+def _words(context: Context) -> list[str]:
+    """Return the options of `serve`, with absolute paths."""
+    room = absolute(chosen_settings(context.get("room"), {}).store)
+    words = ["--room", room]
+    for name, value in dict(context.get("set", ())).items():
+        words += ["--set", f"{name}={value}"]
+    for option in _SERVE:
+        values = context.get(option.name, ())
+        for value in values if option.many else [values] if values else []:
+            is_path = option.name in _PATHS and value != OFF
+            words += [option.names[-1], whole_path(value) if is_path else value]
+    return words
+
+
+def _left_out() -> list[str]:
+    """Return the variables that `serve` reads here and will not have in the unit."""
+    return sorted(name for name in environment() if name.startswith(_OURS) and name not in _NOT_FOR_SERVE)
+
+
+_WOULD = {
+    "written": "would be written",
+    "replaced": "would be replaced",
+    "unchanged": "is there already, just like this",
+    "refuse": "is there already and not ours; it would be left as it is",
+}
+
+
+def _dry(_screen: Screen, data: Mapping[str, Any], *, would: str) -> str:
+    """Show the unit below a comment, so that the output is a valid unit."""
+    return f"# {one_line(data['path'])} {_WOULD[would]}{_other(data)}\n{data['unit']}"
+
+
+def _other(data: Mapping[str, Any]) -> str:
+    """Return the room that the replaced unit served, where it is another one."""
+    served = data["served"]
+    return f" (it served {one_line(served)})" if served and served != unit.room_of(data["unit"]) else ""
+
+
+def _installed(_screen: Screen, data: Mapping[str, Any]) -> str:
+    text = f"{data['outcome'].capitalize()}{_other(data)}: {one_line(data['path'])}\n\n"
+    if data["left_out"]:
+        text += f"{_NOT_THERE}: {', '.join(map(one_line, data['left_out']))}\n\n"
+    return text + _typed("Now type", data["next"])
+
+
+def _uninstalled(_screen: Screen, data: Mapping[str, Any]) -> str:
+    text = f"{data['outcome'].capitalize()}: {one_line(data['path'])}\n"
+    return text + ("\n" + _typed("Now type", data["next"]) if data["next"] else "")
+
+
+def _typed(lead: str, lines: Sequence[str]) -> str:
+    return f"{lead}:\n" + "".join(f"  {line}\n" for line in lines)
 
 
 # -- the MCP server

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
+from ..core.tasks import FindTask
+from ..core.threads import GetThread
 from ..environment import variable
 from ..errors import IllegalMove, LeaseLost
 from ..formats.plain import plain, plain_task
 from ..model.codec import encode, to_plain
 from ..model.task import MOVES, TaskState, movers
 from .answer import Answer
-from .command import EVERYONE, Option, command, declare
+from .command import CONTENT, EXTRA, Option, command
 from .errors import Usage
-from .options import BODY, FIELDS, LIMIT, TEXT, TOKEN
 from .output import ago, due, hint, listing, record
-from .send import content_of, fields_of
 from .views import receipt, thread
 
 if TYPE_CHECKING:
@@ -26,32 +25,26 @@ if TYPE_CHECKING:
 
     from ..model.agent import Card
     from ..model.message import Message
-    from ..task import Task
+    from ..model.task import TaskStatus
     from .answer import Screen
     from .context import Context
+    from .output import View
     from .views import Data
 
 
-STATES = (
-    "pending",
-    "accepted",
-    "working",
-    "input_required",
-    "completed",
-    "failed",
-    "rejected",
-    "canceled",
+STATES = tuple(str(state) for state in TaskState)
+ID = Option(
+    "ID", name="id", help="the letter that opened it, or a later one of it", required=True, complete="tasks"
 )
-ID = Option("ID", help="the letter that opened it, or a later one of it", required=True, complete="tasks")
-NOT_HERE = {"kind", "task", "cc", "bcc", "at"}  # a step is reported to the other party alone, at once
-SAID = (TEXT, *BODY, *(option for option in FIELDS if option.name not in NOT_HERE))
-WHY = tuple(option for option in SAID if option.name not in {"body", "edit", "file", "reference", "part"})
+NOT_HERE = ("kind", "cc", "bcc", "at", "in_reply_to")  # a step is reported to the other party alone, at once
 REASON = Option("--reason", help="why", metavar="TEXT", required=True)
 NO_ACK = Option(
     "--no-ack",
+    name="ack",
     help="keep the letter claimed: it is offered again if its holder dies, and done when the task is",
     kind="flag",
-)
+    value=False,
+)  # fmt: skip
 _TEXT = "A text comes from --body, - for standard input, or --edit."
 
 
@@ -61,9 +54,14 @@ _STATES = {
 }  # fmt: skip
 
 
-def tasks(texts: Mapping[str, str], screen: Screen, data: Data) -> str:
-    """Show a list of tasks; `texts` stand in for empty subjects."""
-    view = listing(
+def _due(screen: Screen, task: Data) -> str:
+    """Show when a task is due. A finished task cannot be overdue."""
+    return (ago if task["is_final"] else due)(task["deadline"], screen.now)
+
+
+def _listing(texts: Mapping[str, str]) -> View:
+    """Return the view of a list of tasks; `texts` stand in for empty subjects."""
+    return listing(
         "tasks",
         {
             "ID": "id",
@@ -78,12 +76,6 @@ def tasks(texts: Mapping[str, str], screen: Screen, data: Data) -> str:
         then=("tasks show ID", "tells all about one"),
         paint=_STATES,
     )
-    return view(screen, data)
-
-
-def _due(screen: Screen, task: Data) -> str:
-    """Show when a task is due. A finished task cannot be overdue."""
-    return (ago if task["is_final"] else due)(task["deadline"], screen.now)
 
 
 _facts = record(
@@ -131,6 +123,7 @@ _STEPS = {
     Option("--role", help="which side you are on", kind="word", choices=("any", "given", "received")),
     Option(
         "--state",
+        name="states",
         help=f"only in this state: {', '.join(STATES)}",
         kind="word",
         metavar="STATE",
@@ -138,8 +131,7 @@ _STEPS = {
         many=True,
     ),
     Option("--open", help="only those that are not over", kind="flag"),
-    LIMIT,
-    EVERYONE,
+    verb="tasks.ListTasks",
     about="Those that moved last come first; 50 unless --limit says otherwise. A task is opened by a letter, and each"
     " step is a letter to the other party: pending, accepted or rejected, working, input_required, completed, failed,"
     " canceled.",
@@ -148,56 +140,44 @@ _STEPS = {
         ("postroom tasks --as coder --role received --state pending --json", "what waits for you, for a program"),
         ("postroom tasks --everyone --open", "what is not over yet in the whole room"),
     ),
-    json="tasks",
     looks=True,
 )
 def run_tasks(context: Context) -> Answer:
-    states = context.get("state")
+    params: dict[str, Any] = {}
     if context.get("open"):
-        if states:
+        if context.get("states"):
             raise Usage("is either --open or --state", field="--state")
-        states = [str(state) for state, after in MOVES.items() if after]
-    wanted = {"states": states, **context.passed_options("limit")}
-    if context.get("everyone"):
-        if context.get("role"):
-            raise Usage("is either --everyone or --role", field="--role")
-        found = context.room.tasks(**wanted)
-    else:
-        found = context.mailbox.tasks(context.get("role", "any"), **wanted)
-    texts = {} if context.screen.json else {task.id: _text(task) for task in found if not task.subject}
-    return Answer(context.name, {"tasks": [plain_task(task) for task in found]}, partial(tasks, texts))
+        params["states"] = [str(state) for state, after in MOVES.items() if after]
+    if context.get("everyone") and context.get("role"):
+        raise Usage("is either --everyone or --role", field="--role")
+    found = context.perform(**params)
+    untitled = () if context.screen.json else [task for task in found.tasks if not task.standing.subject]
+    texts = {task.standing.letter: _text(context, task.standing) for task in untitled}
+    return context.answer_with(found, _listing(texts))
 
 
-def _text(task: Task) -> str:
+def _text(context: Context, task: TaskStatus) -> str:
     """Return the first line of the letter that opened a task."""
-    return next((m.text.strip().partition("\n")[0] for m in task.letters() if m.id == task.id), "")
+    letters = context.perform(GetThread, thread=task.thread).letters
+    return next((m.text.strip().partition("\n")[0] for m in letters if m.id == task.letter), "")
 
 
-declare(
+command(
     "tasks show",
-    Option(
-        "ID",
-        help="the letter that opened it, or a later one of it",
-        required=True,
-        complete="tasks",
-        field="id",
-    ),
+    ID,
     verb="tasks.GetTask",
-    places=("id",),
     view=task_view,
     examples=(("postroom tasks show t-1 --as planner", "how it stands, and what was said"),),
     looks=True,
 )
-
-
-@command(
+command(
     "tasks give",
-    Option("TO", help="an agent's name, or any:CAPABILITY", kind="address", required=True, complete="agents"),
-    TEXT,
-    *BODY,
-    Option("--deadline", help="until when: a span such as 2h, or a time", kind="when", metavar="WHEN"),
-    Option("--session", help="where you were asked for it, an object; it stays on your side", kind="json"),
-    *(option for option in FIELDS if option.name not in {"kind", "task"}),
+    Option("TO", name="to", help="an agent's name, or any:CAPABILITY", kind="address", required=True,
+           complete="agents"),
+    *CONTENT,
+    verb="tasks.GiveTask",
+    without=("kind",),
+    view=new_task_view,
     about="The task is known by the id of its letter. The text comes from --body, else from standard input when that"
     " is not a terminal, else from $VISUAL or $EDITOR. When its deadline passes and it is not over, you get a notice,"
     " by janitor.",
@@ -211,14 +191,7 @@ declare(
             "remembering who asked",
         ),
     ),
-    json="id thread repeated unknown routed carried letter",
-)
-def run_tasks_give(context: Context) -> Answer:
-    to, body, fields = context.get("to"), content_of(context), fields_of(context)
-    terms = context.passed_options("deadline", "session")
-    receipt = context.act(lambda box: box.give_task(to, body, **terms, **fields))
-    return Answer(context.name, plain(receipt), new_task_view)
-
+)  # fmt: skip
 
 # -- steps
 
@@ -226,95 +199,100 @@ def run_tasks_give(context: Context) -> Answer:
 @command(
     "tasks accept",
     ID,
-    *SAID,
+    *CONTENT,
     NO_ACK,
-    TOKEN,
+    verb="tasks.TaskStep",
+    without=(*NOT_HERE, "step", "reason"),
+    needs_text=False,
+    view=moved,
     about="The letter that opened it is acknowledged in the same commit. Your share (register --max-tasks), its"
     f" deadline and your allow list are checked. {_TEXT}",
     examples=(("postroom tasks accept t-1 --as reviewer", "I do it"),),
-    json="task receipt",
     looks=True,
 )
 @command(
     "tasks reject",
     ID,
     REASON,
-    *WHY,
-    TOKEN,
+    EXTRA,
+    verb="tasks.TaskStep",
+    without=(*NOT_HERE, "step", "body"),
+    view=moved,
     examples=(("postroom tasks reject t-1 --as reviewer --reason 'no time'", "not me"),),
-    json="task receipt",
     looks=True,
 )
 @command(
     "tasks start",
     ID,
-    *SAID,
-    TOKEN,
+    *CONTENT,
+    verb="tasks.TaskStep",
+    without=(*NOT_HERE, "step", "reason"),
+    needs_text=False,
+    view=moved,
     about=f"Or that you go on without an answer to your question. {_TEXT}",
     examples=(("postroom tasks start t-2 --as reviewer", "begun"),),
-    json="task receipt",
     looks=True,
 )
 @command(
     "tasks ask",
     ID,
-    *SAID,
-    TOKEN,
+    *CONTENT,
+    verb="tasks.TaskStep",
+    without=(*NOT_HERE, "step", "reason"),
+    view=moved,
     about="The task waits for the answer. The text comes from --body, else from standard input or $EDITOR, as in send.",
     examples=(('postroom tasks ask t-3 "Which branch?" --as reviewer', "a question"),),
-    json="task receipt",
     looks=True,
 )
 @command(
     "tasks answer",
     ID,
-    *SAID,
+    *CONTENT,
+    verb="tasks.TaskStep",
+    without=(*NOT_HERE, "step", "reason", "token"),
+    view=moved,
     about="The work goes on. The text comes from --body, else from standard input or $EDITOR, as in send.",
     examples=(("postroom tasks answer t-4 main --as planner", "an answer"),),
-    json="task receipt",
     looks=True,
 )
 @command(
     "tasks complete",
     ID,
-    *SAID,
-    TOKEN,
+    *CONTENT,
+    verb="tasks.TaskStep",
+    without=(*NOT_HERE, "step", "reason"),
+    needs_text=False,
+    view=moved,
     about=_TEXT,
     examples=(('postroom tasks complete t-3 --as reviewer --body "Looks good."', "with a result"),),
-    json="task receipt",
     looks=True,
 )
 @command(
     "tasks fail",
     ID,
     REASON,
-    *WHY,
-    TOKEN,
+    EXTRA,
+    verb="tasks.TaskStep",
+    without=(*NOT_HERE, "step", "body"),
+    view=moved,
     examples=(("postroom tasks fail t-3 --as reviewer --reason 'the file is gone'", "sorry"),),
-    json="task receipt",
     looks=True,
 )
 @command(
     "tasks cancel",
     ID,
-    Option("--reason", help="why", metavar="TEXT"),
-    *WHY,
+    EXTRA,
+    verb="tasks.TaskStep",
+    without=(*NOT_HERE, "step", "body", "token"),
+    view=moved,
     examples=(("postroom tasks cancel t-3 --as planner --reason 'no longer needed'", "never mind"),),
-    json="task receipt",
     looks=True,
 )
 def run_step(context: Context) -> Answer:
     """Move a task by the step that the command names, with a text or a reason."""
-    step = context.name.removeprefix("tasks ")
-    takes_reason = step in {"reject", "fail", "cancel"}
-    said = context.get("reason") if takes_reason else content_of(context, optional=step not in {"ask", "answer"})
-    fields = fields_of(context)
-    if step == "accept":
-        fields["ack"] = not context.get("no_ack")
-    task = _task(context)
-    with _as_typed(context, task):
-        receipt = getattr(task, step)(said, **fields)
-    return Answer(context.name, {"task": plain_task(task), "receipt": plain(receipt)}, moved)
+    params: dict[str, Any] = {"step": context.name.removeprefix("tasks "), "token": _token(context) or None}
+    with _as_typed(context):
+        return context.answer(**params)
 
 
 @command(
@@ -322,7 +300,7 @@ def run_step(context: Context) -> Answer:
     ID,
     Option("--judge", help="a program that decides, too; else your capabilities do", metavar="PROGRAM"),
     NO_ACK,
-    TOKEN,
+    Option("--token", help="the token that claim printed; by default POSTROOM_TOKEN", metavar="TOKEN"),
     about="The allow list, the deadline and your share come first. Then the judge: it gets your card and the letter as"
     ' JSON on its standard input, {"card": …, "letter": …}; when it ends with 0 the task is accepted, else what'
     " it prints is the reason. Without one, the capabilities that the task's metadata asks for"
@@ -335,21 +313,22 @@ def run_step(context: Context) -> Answer:
     looks=True,
 )
 def run_tasks_admit(context: Context) -> Answer:
-    task = _task(context)
+    id, token, box = context.get("id"), _token(context), context.mailbox
     judge = _judge(context.get("judge")) if "judge" in context.values else None
-    with _as_typed(context, task):
-        accepted = task.admit(judge, ack=not context.get("no_ack"))
+    with _as_typed(context):
+        task = box.task(box.held(id, token) if token else id)
+        accepted = task.admit(judge, ack=context.get("ack", True))
     return Answer(context.name, {"task": plain_task(task), "accepted": accepted}, moved)
 
 
 @contextmanager
-def _as_typed(context: Context, task: Task) -> Iterator[None]:
+def _as_typed(context: Context) -> Iterator[None]:
     """Add the commands that may be typed instead to a refused step."""
     try:
         yield
     except IllegalMove as refused:
         if not refused.field:  # the table has no such move
-            refused.hint = _possible_steps(context, task) or refused.hint
+            refused.hint = _possible_steps(context) or refused.hint
         raise
     except LeaseLost as lost:
         from .work import HOLDERS_ALONE  # noqa: PLC0415 - only for mistakes
@@ -358,24 +337,18 @@ def _as_typed(context: Context, task: Task) -> Iterator[None]:
         raise
 
 
-def _possible_steps(context: Context, task: Task) -> str | None:
+def _possible_steps(context: Context) -> str | None:
     """Return the steps that this caller can make now."""
-    task.refresh()
-    state, roles = task.state, task.standing.roles_of(context.mailbox.name)
+    task = context.perform(FindTask).standing
+    state, roles = task.state, task.roles_of(context.mailbox.name)
     steps = [_STEPS[after] for after in MOVES[state] if set(roles) & set(movers(state, after))]
     if state is TaskState.INPUT_REQUIRED and "giver" in roles:
         steps = ["answer"]
     if state is TaskState.ACCEPTED and "receiver" in roles and context.name == "tasks ask":
-        return f"first say that you work on it: postroom tasks start {task.id}"
+        return f"first report that you work on it: postroom tasks start {task.letter}"
     if state is TaskState.PENDING and not steps:
-        return f"postroom unsend {task.id} takes it back until it is claimed; once accepted, tasks cancel does"
+        return f"postroom unsend {task.letter} takes it back until it is claimed; once accepted, tasks cancel does"
     return f"from here: postroom tasks {', '.join(steps)}" if steps else None
-
-
-def _task(context: Context) -> Task:
-    """Return the task; with a token, under the lease of the letter that opened it."""
-    id, token, box = context.get("id"), _token(context), context.mailbox
-    return box.task(box.held(id, token) if token else id)
 
 
 def _token(context: Context) -> str:

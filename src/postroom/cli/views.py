@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..constants import NO_DIGEST, NO_MAIL
@@ -28,13 +28,12 @@ _STATES = {"dead": "red", "claimed": "cyan", "done": "green"}
 # -- letters
 
 
-def inbox(screen: Screen, data: Data, *, states: bool = False) -> str:
+def inbox(screen: Screen, data: Data) -> str:
     """Show a list of letters, and what to do with them. Where all are unread, their state is not shown."""
     if not data["letters"]:
         return NO_MAIL.replace("{0}", data["mailbox"])
-    return letters(screen, data, states=states) + _next(
-        screen, "ID", ("read", "shows one"), ("ack", "is done with it")
-    )
+    shown = letters(screen, data, states="unread_only" in screen.values)
+    return shown + _next(screen, "ID", ("read", "shows one"), ("ack", "is done with it"))
 
 
 def letters(screen: Screen, data: Data, *, states: bool = True) -> str:
@@ -206,12 +205,14 @@ def _fenced(data: Data, notice: str = NOTICE) -> str:
 # -- sending and settling
 
 
-def receipt(screen: Screen, data: Data, due: datetime | None = None) -> str:
+def receipt(screen: Screen, data: Data) -> str:
     """Show that a letter was sent, and when it arrives if that is later. The person always counts as known."""
     letter = data["letter"]
     to = ", ".join(r["address"] for r in letter["recipients"])
     if data["repeated"]:
         return f"Sent before as {data['id']}; nothing was sent.\n"
+    at = screen.values.get("at")
+    due = screen.now + timedelta(seconds=at) if isinstance(at, float) else at
     later = f"; arrives {ago(due, screen.now)}" if due is not None and due > screen.now else ""
     new = [name for name in data["unknown"] if fold(name) != fold(screen.human)]
     lines = [f"Sent {data['id']} to {one_line(to)}{later}."]
@@ -226,10 +227,10 @@ def _why_it_waits(screen: Screen, carried: Data) -> str:
     return f"It waits: {one_line(carried['reason'])}{since}."
 
 
-def sent(screen: Screen, data: Data, due: datetime | None = None) -> str:
+def sent(screen: Screen, data: Data) -> str:
     """Show that a letter was sent which wants an answer, and how to wait for that."""
     waiting = hint(screen, f"wait --thread {data['thread']}", "waits for the answer")
-    return receipt(screen, data, due) + ("" if data["repeated"] else waiting)
+    return receipt(screen, data) + ("" if data["repeated"] else waiting)
 
 
 def receipts(screen: Screen, data: Data) -> str:

@@ -15,6 +15,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ..core.inbox import Filtered
 from ..environment import environment, variable
 from ..errors import LeaseLost, UnknownAgent, UnknownMessage
 from ..formats.plain import after_move, plain, plain_letter
@@ -22,29 +23,17 @@ from ..model.codec import encode
 from ..model.delivery import State
 from . import views
 from .answer import Answer
-from .command import Option, command, declare
-from .context import STDIN, note, read_stdin
+from .command import Option, command
+from .context import note
 from .errors import NOTHING, Usage
-from .options import FILTERS
-from .read import FOR_EVER, filters_of
+from .read import FOR_EVER
+from .text import STDIN, read_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..letter import Work
     from .context import Context
-
-
-IDS = Option(
-    "ID",
-    help="the letter's id, or how it begins; several are settled in one commit, all or none",
-    many=True,
-    required=True,
-    complete="letters",
-)
-LEASE = Option(
-    "--lease", help="how long, such as 60s or 1h; the setting lease by default", kind="seconds", metavar="SPAN"
-)
 
 
 # -- postroom work
@@ -54,11 +43,36 @@ AGAIN = 75  # exit code of a program that wants the same letter again, without c
 MOST_OF_ENVIRONMENT = 100_000  # bytes of a variable that every system accepts
 
 
-def work(context: Context) -> Iterator[Answer]:
+@command(
+    "work",
+    Option("COMMAND", help="the program and its arguments, after --", many=True, required=True, complete="files"),
+    Option("--loop", help="go on with the next letter; by default it ends after one", kind="flag"),
+    Option(
+        "-t", "--timeout", help="how long to wait for mail; for ever by default", kind="seconds", metavar="SPAN"
+    ),
+    Option(
+        "--reply",
+        help="reply with what the program prints (UTF-8 text), in the same commit as the ack",
+        kind="flag",
+    ),
+    verb="work.Claim",
+    without=("count", "holder", "since"),
+    about="Claims a letter and starts the program, with the letter's text on standard input, the letter as JSON in"
+    " POSTROOM_LETTER, and POSTROOM_ID, POSTROOM_TOKEN, POSTROOM_AGENT, POSTROOM_STORE set, so that the"
+    " program may call postroom itself. Exit code 0 settles the letter, 75 gives it back without counting a"
+    " try, and any other fails this try. The lease is renewed while it runs. Ctrl-C gives the letter back."
+    " With --reply, a program that prints nothing settles the letter without an answer, and output that is"
+    " not UTF-8 fails the try. Without --reply its output is passed through; with --json it goes to standard"
+    " error, so that standard output is JSON alone.",
+    examples=(("postroom work --as researcher --timeout 1s --reply -- wc -w", "answer with the number of words"),),
+    json="letter exit receipts",
+)
+def run_work(context: Context) -> Iterator[Answer]:
     """Work on one letter, or with --loop on one after the other."""
     lease = context.get("lease", context.settings.lease)
     timeout = context.get("timeout", FOR_EVER)
-    context.try_out(lambda box: box.claim(lease=lease, **filters_of(context)))
+    if context.is_new_room:  # a refused request leaves no empty room behind
+        context.room_in_memory().mailbox(context.me).claim(lease=lease, **_wanted(context))
     claimed = _next(context, lease, timeout)
     if claimed is None:
         yield Answer(context.name, {"letter": None, "exit": None, "receipts": []}, views.worked, code=NOTHING)
@@ -75,9 +89,14 @@ def _next(context: Context, lease: float, timeout: float) -> Work | None:
     while True:
         _beat(context)
         left = max(0.0, end - time.monotonic())
-        claimed: Work | None = context.mailbox.claim(lease=lease, timeout=min(left, BEAT), **filters_of(context))
+        claimed: Work | None = context.mailbox.claim(lease=lease, timeout=min(left, BEAT), **_wanted(context))
         if claimed is not None or left <= BEAT:
             return claimed
+
+
+def _wanted(context: Context) -> dict[str, Any]:
+    """Return the options that choose letters."""
+    return {name: value for name, value in context.values.items() if name in Filtered.__struct_fields__}
 
 
 def _beat(context: Context) -> None:
@@ -175,6 +194,7 @@ HOLDERS_ALONE = "give the --token that claim showed, or wait until its lease end
 @command(
     "claim",
     verb="work.Claim",
+    view=views.work,
     about="No other process gets it while the lease lasts. The answer shows a token, the proof of the claim: ack,"
     " fail, release and renew need it, in this process or another. A letter that is not settled in time"
     " returns to the inbox.",
@@ -182,11 +202,10 @@ HOLDERS_ALONE = "give the --token that claim showed, or wait until its lease end
         ("postroom claim --as researcher --lease 5m", "one letter"),
         ("postroom claim --as coder --count 10 --kind request --json", "up to ten, for a program"),
     ),
-    json="letters",
 )
 def run_claim(context: Context) -> Answer:
     holder = context.get("holder", f"{context.me} (process {os.getpid()})")
-    answer = context.answer(views.work, holder=holder)
+    answer = context.answer(holder=holder)
     answer.code = 0 if answer.letters else NOTHING
     return answer
 
@@ -197,7 +216,6 @@ def run_claim(context: Context) -> Answer:
         "--reply",
         help="answer it in the same commit; - reads the text from standard input",
         metavar="TEXT",
-        field="reply",
     ),
     Option(
         "--drafts",
@@ -207,6 +225,7 @@ def run_claim(context: Context) -> Answer:
     ),
     verb="work.Ack",
     places=("ids",),
+    view=views.moved,
     about="Acknowledging twice is no error. A letter that nobody has claimed needs no token. --reply and --drafts"
     " need one claimed letter; the ack and the new letters are then one commit.",
     examples=(
@@ -218,32 +237,11 @@ def run_claim(context: Context) -> Answer:
     ),
     looks=True,
 )
-def run_ack(context: Context) -> Answer:
-    ids, token = context.get("id"), _token(context)
-    if not {"reply", "drafts"} & context.values.keys():
-        return run_settle(context)
-    if len(ids) != 1:
-        raise Usage("is sent with the ack of one letter", field="--reply")
-    if {"reply", "drafts"} <= context.values.keys():
-        raise Usage("is either a reply or drafts", field="--reply")
-    if not token:
-        raise Usage("is missing", field="--token", hint="an ack with an answer needs a letter that was claimed")
-    if "drafts" in context.values:
-        from .send import drafts_of  # noqa: PLC0415 - rare
-
-        drafts = drafts_of(context)
-        held = context.mailbox.held(ids[0], token)
-        sent = held.ack_and_send(drafts, archive=not context.get("keep"))
-        data = {"letters": [plain(after_move(held))], "receipts": [plain(receipt) for receipt in sent]}
-        return Answer(context.name, data, views.moved)
-    text = read_stdin(context, "reply") if context.get("reply") == STDIN else context.get("reply")
-    return context.answer(views.moved, token=token, reply=text)
-
-
 @command(
     "fail",
     verb="work.Fail",
     places=("ids",),
+    view=views.moved,
     about="It is offered again after a pause. When its tries are spent it goes to the dead letters, and its sender"
     " gets a notice.",
     examples=(('postroom fail m-5 --as researcher --token "$TOKEN" --reason "no network"', "try again later"),),
@@ -254,6 +252,7 @@ def run_ack(context: Context) -> Answer:
     "reject",
     verb="work.Reject",
     places=("ids",),
+    view=views.moved,
     examples=(("postroom reject m-1 --as researcher --reason 'not my field'", "send it back"),),
     json="letters",
     looks=True,
@@ -262,6 +261,7 @@ def run_ack(context: Context) -> Answer:
     "release",
     verb="work.Release",
     places=("ids",),
+    view=views.moved,
     examples=(('postroom release m-5 --as researcher --token "$TOKEN"', "somebody else may have it"),),
     json="letters",
     looks=True,
@@ -270,66 +270,43 @@ def run_ack(context: Context) -> Answer:
     "renew",
     verb="work.Renew",
     places=("ids",),
+    view=views.moved,
     examples=(('postroom renew m-5 --as researcher --token "$TOKEN" --lease 10m', "ten minutes more"),),
     json="letters",
     looks=True,
 )
 def run_settle(context: Context) -> Answer:
     """Settle all named letters in one commit, all or none. The letters of one claim share a token."""
-    token = _token(context)
-    if not token and context.name not in {"ack", "reject"}:
+    token = context.get("token") or variable("POSTROOM_TOKEN")
+    params: dict[str, Any] = {"token": token or None}
+    answers = sorted(context.values.keys() & {"reply", "drafts"})
+    if len(answers) > 1:
+        raise Usage("is either a reply or drafts", field="--reply")
+    if answers and len(context.get("ids")) != 1:
+        raise Usage("is sent with the ack of one letter", field=f"--{answers[0]}")
+    if not token and (answers or context.name not in {"ack", "reject"}):
         raise Usage("is missing", field="--token", hint=HOLDERS_ALONE)
+    if answers == ["drafts"]:
+        from ..core.messages import own_drafts  # noqa: PLC0415 - rare
+        from .send import drafts_of  # noqa: PLC0415 - rare
+
+        params["drafts"] = own_drafts(context.me, drafts_of(context))
+    if context.get("reply") == STDIN:
+        params["reply"] = read_source(context, STDIN, "reply")
     try:
-        settled = context.perform(token=token or None)
+        return context.answer(**params)
     except LeaseLost as lost:
         lost.hint = lost.hint if token else HOLDERS_ALONE
         raise
-    answer = context.answer_with(settled, views.moved)
-    if context.name != "ack":
-        answer.data = {"letters": answer.data["letters"]}
-    return answer
-
-
-def _token(context: Context) -> str:
-    token: str = context.get("token") or variable("POSTROOM_TOKEN")
-    return token
-
-
-@command(
-    "work",
-    Option("COMMAND", help="the program and its arguments, after --", many=True, required=True, complete="files"),
-    Option("--loop", help="go on with the next letter; by default it ends after one", kind="flag"),
-    Option(
-        "-t", "--timeout", help="how long to wait for mail; for ever by default", kind="seconds", metavar="SPAN"
-    ),
-    LEASE,
-    Option(
-        "--reply",
-        help="reply with what the program prints (UTF-8 text), in the same commit as the ack",
-        kind="flag",
-    ),
-    *FILTERS,
-    about="Claims a letter and starts the program, with the letter's text on standard input, the letter as JSON in"
-    " POSTROOM_LETTER, and POSTROOM_ID, POSTROOM_TOKEN, POSTROOM_AGENT, POSTROOM_STORE set, so that the"
-    " program may call postroom itself. Exit code 0 settles the letter, 75 gives it back without counting a"
-    " try, and any other fails this try. The lease is renewed while it runs. Ctrl-C gives the letter back."
-    " With --reply, a program that prints nothing settles the letter without an answer, and output that is"
-    " not UTF-8 fails the try. Without --reply its output is passed through; with --json it goes to standard"
-    " error, so that standard output is JSON alone.",
-    examples=(("postroom work --as researcher --timeout 1s --reply -- wc -w", "answer with the number of words"),),
-    json="letter exit receipts",
-)
-def run_work(context: Context) -> Iterator[Answer]:
-    return work(context)
 
 
 # -- dead letters
 
 _DEAD = Option(
-    "ID", help="the letter's id, or how it begins", many=True, required=True, complete="dead", field="ids"
+    "ID", name="ids", help="the letter's id, or how it begins", many=True, required=True, complete="dead"
 )
 
-declare(
+command(
     "dead",
     verb="dead.Dead",
     view=views.dead,
@@ -344,6 +321,7 @@ declare(
     "dead show",
     verb="inbox.Read",
     places=("id",),
+    view=views.dead_letter,
     examples=(("postroom dead show m-6 --as tester", "one of them"),),
     looks=True,
 )
@@ -352,24 +330,22 @@ def run_dead_show(context: Context) -> Answer:
     state = found.letter.delivery.state
     if state is not State.DEAD:
         raise UnknownMessage(f"{found.letter.message.id} is {state}, not dead", field="id")
-    return context.answer_with(found, views.dead_letter)
+    return context.answer_with(found)
 
 
-declare(
+command(
     "dead revive",
     _DEAD,
     verb="dead.Revive",
-    places=("ids",),
     view=views.moved,
     about="They get all their tries again, and no longer expire. All are revived or none.",
     examples=(("postroom dead revive m-6 --as tester", "another chance"),),
     looks=True,
 )
-declare(
+command(
     "dead purge",
     _DEAD,
     verb="dead.PurgeDead",
-    places=("ids",),
     view=views.numbers,
     about="A letter that is still open in another mailbox is kept.",
     examples=(("postroom dead purge m-6 --as tester", "gone"),),

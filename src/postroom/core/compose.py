@@ -72,20 +72,22 @@ _PRIORITIES: dict[str | int, Priority] = {
 class RequestFields(MailboxVerb, kw_only=True):
     """The fields that a letter may have besides its recipients and body. None of them is checked yet."""
 
-    data: Annotated[Any, "any JSON; becomes a data part"] = None
+    data: Annotated[Any, "any JSON, as a part of its own"] = None
     subject: Annotated[str | None, "one line"] = None
-    priority: Annotated[PriorityWord | None, "low, normal, high or urgent"] = None
+    priority: Annotated[
+        PriorityWord | None, "how urgent; normal by default, or as the letter that is answered or forwarded"
+    ] = None
     scope: Annotated[str | None, "the team or project it belongs to"] = None
     expires: Annotated[datetime | float | None, "not offered after this"] = None
     thread_tag: Annotated[str | None, "a label for the thread"] = None
     conversation_id: Annotated[str | None, "the conversation it belongs to"] = None
-    in_reply_to: Annotated[str | None, "the letter it answers"] = None
-    callback: Annotated[dict[str, Any] | None, "echoed, never acted on"] = None
-    context: Annotated[dict[str, Any] | None, "of a handoff"] = None
-    attachments: Annotated[list[Any] | None, "names of what belongs to it"] = None
+    in_reply_to: Annotated[str | None, "the letter it answers or follows"] = None
+    callback: Annotated[dict[str, Any] | None, "an object that replies repeat; never acted on"] = None
+    context: Annotated[dict[str, Any] | None, "an object, such as a handoff's"] = None
+    attachments: Annotated[list[Any] | None, "the name of something that is stored elsewhere"] = None
     tags: Annotated[list[Any] | None, "labels"] = None
-    metadata: Annotated[dict[str, Any] | None, "anything else"] = None
-    key: Annotated[str | None, "the same key again sends nothing twice"] = None
+    metadata: Annotated[dict[str, Any] | None, "an object of your own"] = None
+    key: Annotated[str | None, "makes sending safe to repeat: the same key is sent once"] = None
 
     def drafted(self, usual: Mapping[str, Any] | None = None, /, **own: Any) -> Draft:
         """Return the letter with the fields of `own`, whatever it says, and with those of `usual` that it leaves
@@ -97,12 +99,16 @@ class RequestFields(MailboxVerb, kw_only=True):
 class LetterFields(RequestFields, kw_only=True):
     """The fields of a letter besides `to` and `body`."""
 
-    cc: Annotated[Any, "further recipients"] = None
-    bcc: Annotated[Any, "recipients that the others do not see"] = None
-    kind: Annotated[str | None, "an open word, such as question"] = None
+    cc: Annotated[Any, "who gets a copy"] = None
+    bcc: Annotated[Any, "who gets a copy that nobody else sees"] = None
+    kind: Annotated[
+        str | None, "an open word, such as request; message by default, of a broadcast notification, of a handoff handoff"
+    ] = None
     at: Annotated[datetime | float | None, "not delivered before this"] = None
-    task: Annotated[dict[str, Any] | None, "what it says of a task"] = None
-    letter_id: Annotated[str | None, "only for a letter that has an id already"] = None
+    task: Annotated[
+        dict[str, Any] | None, "a note about a task: id, state, deadline, reason. The note moves no task"
+    ] = None
+    letter_id: Annotated[str | None, "the id of the letter, where it has one already"] = None
     extra: Annotated[dict[str, Any] | None, LOCAL] = None  # fields of other systems
 
 

@@ -108,7 +108,7 @@ class AddPeer(Verb, kw_only=True):
 
     system: Annotated[str, "the name of the other system"]
     fields: Annotated[dict[str, Any], "the fields of the peer to set"]
-    ours: Annotated[str, "the name of this room, which cannot be its own peer"] = ""
+    ours: Annotated[str, "the name of this room, which cannot be its own peer; as it is called by default"] = ""
 
     def run(self, core: Core, _principal: Principal) -> NewPeer:
         fresh, fields = fresh_token(), self.fields
@@ -121,7 +121,7 @@ class AddPeer(Verb, kw_only=True):
             needs_proof = not (after.proof or after.is_dialled or after.is_mount) and after.auth in TOKENS
             return replace(after, proof=token_hash(fresh)) if needs_proof else after
 
-        kept = change(core, self.system, step, ours=self.ours)
+        kept = change(core, self.system, step, ours=self.ours or system_id(core))
         return NewPeer(fresh if kept.proof == token_hash(fresh) else "", kept)
 
 
@@ -393,7 +393,7 @@ class Mount(Verb, kw_only=True):
     system: Annotated[str, "what it is called here"]
     place: Annotated[str, "the address of that room"]
     exposure: Annotated[Exposure, "which of our agents it sees and reaches"] = "all"
-    ours: Annotated[str, "the name of this room"]
+    ours: Annotated[str, "the name of this room; as it is called by default"] = ""
     room: Annotated[str, "the address of this room"]
 
     def run(self, core: Core, _principal: Principal) -> Peer:
@@ -411,7 +411,7 @@ class Mount(Verb, kw_only=True):
             kept = before or Peer(system=system, auth="none", is_mount=True, relays_to=True)
             return replace(kept, place=place, exposure=self.exposure, tags=())
 
-        return change(core, system, step, ours=self.ours)
+        return change(core, system, step, ours=self.ours or system_id(core))
 
 
 @verb("unmount", Peer, under="peer", action="peers", local=True)

@@ -27,10 +27,10 @@ from ...model.names import HUMAN, meant
 from ...model.task import ESCALATION
 from ...store.address import place_of
 from ..answer import Screen
-from ..context import editor, run_editor
 from ..escalation import questions_first
 from ..output import BAR, barred, width, wrapped
 from ..screen import LiveScreen
+from ..text import editor, run_editor
 from ..views import thread
 from . import state
 from .screen import Keyboard, extent, frame

@@ -1,4 +1,4 @@
-"""The commands for a chipset's state folder: hooks, nudges, notes, and its witness."""
+"""The commands for other designs: a chipset's state folder, nanobot's channel, and agent-swarm's file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import os
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
@@ -13,15 +14,18 @@ from msgspec.structs import asdict
 from ..chipset import STATE, Chipset, Witness
 from ..chipset.folder import chosen
 from ..chipset.notes import HEALTH_CHECK, RESPONSE
-from ..errors import Invalid, PostroomError
+from ..errors import Invalid, NameTaken, PostroomError
 from ..hosts.quick import state_of
 from ..model.codec import to_plain
+from ..nanobot.channel.doctor import diagnose
+from ..swarm.install import export, install
+from . import health
 from .answer import Answer
 from .command import EVERYWHERE, Option, command
-from .context import body_text
-from .errors import NOTHING, NoInput
+from .errors import NOTHING, CannotCreate, NoInput, cannot_write
 from .output import one_line, sayable
 from .parse import seconds
+from .text import body_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -59,7 +63,6 @@ _TYPED_AS = {
     "mayor": "as",
     "witness": "as",
     "bead_id": "bead",
-    "session_outgoing": "session",
     "message": "body",
 }
 FASTEST, SLOWEST = 0.1, 600.0  # seconds between two rounds of the witness
@@ -246,7 +249,7 @@ def run_chipset_report(context: Context) -> Answer:
     Option("--remaining", help="what is left to do", many=True, metavar="TEXT"),
     Option("--branch", help="where the work is", metavar="NAME"),
     Option("--last-commit", help="the last commit there", metavar="COMMIT"),
-    Option("--session", help="the session that ends", metavar="ID"),
+    Option("--session", name="session_outgoing", help="the session that ends", metavar="ID"),
     _STATE,
     examples=(
         (
@@ -257,9 +260,8 @@ def run_chipset_report(context: Context) -> Answer:
     json="note",
 )
 def run_chipset_note(context: Context) -> Answer:
-    fields = context.passed_options(
-        "bead", "summary", "remaining", "branch", "last_commit", session_outgoing="session"
-    )
+    names = ("bead", "summary", "remaining", "branch", "last_commit", "session_outgoing")
+    fields = context.passed_options(*names)
     with _chipset(context) as chipset:
         note = chipset.notes.write(context.me, **fields)
     return Answer(context.name, {"note": _note(note)}, lambda _screen, data: _note_line(data["note"]))
@@ -519,3 +521,62 @@ def _view(_screen: Screen, data: Mapping[str, Any]) -> str:
     lines = [f"{len(data['watched'])} at work, {len(data['stalled'])} stalled."]
     lines += [words.format(one_line(one)) for name, words in _REPORTS.items() for one in data[name]]
     return "\n".join(lines) + "\n"
+
+
+# -- nanobot and agent-swarm
+
+
+@command(
+    "nanobot doctor",
+    Option("--config", help="nanobot's config; ~/.nanobot/config.json by default", complete="files"),
+    about="Looks at which nanobot is installed beside this Postroom, whether the channel and its tools are there,"
+    " asks nanobot itself, checks the section channels.mailbox, and says whether a gateway of this agent is up. Provider and"
+    " model are nanobot's own matter: `nanobot agent -m hello` tries them. Needs no --as and no room.",
+    examples=(("postroom nanobot doctor", "how is it"),),
+    json="healthy worst findings",
+    looks=True,
+)
+def run_nanobot_doctor(context: Context) -> Answer:
+    context.refuse_room()
+    found = diagnose(context.get("config"))
+    return Answer(context.name, health.diagnosed(found), _nanobot_view, code=health.end_of(found))
+
+
+def _nanobot_view(screen: Screen, data: Mapping[str, Any]) -> str:
+    return health.diagnosis(screen, data, healthy="nanobot finds the channel.", command="postroom nanobot doctor")
+
+
+DEFAULT_FOLDER = "shared"  # from which the programs of agent-swarm import a file, which this command writes
+
+
+@command(
+    "swarm install",
+    Option("FOLDER", help="where they import it from; shared by default", complete="files"),
+    Option("--force", help="replace a file that Postroom did not write", kind="flag"),
+    about="Writes agent_mailbox.py, which hands on all names of postroom.swarm, and a line in __init__.py beside it, so"
+    " that both `from shared.agent_mailbox import send_message` and `from shared import send_message` work. What the"
+    " project wrote into __init__.py stays. Mail stays where it is, in workspace/mailboxes, and in its format. An"
+    " agent_mailbox.py that Postroom did not write is left as it is. Needs no --as and no room.",
+    examples=(("postroom swarm install", "writes shared/agent_mailbox.py"),),
+    json="path outcome package export",
+    looks=True,
+)
+def run_swarm_install(context: Context) -> Answer:
+    context.refuse_room()
+    folder = Path(context.get("folder", DEFAULT_FOLDER))
+    try:
+        path, outcome = install(folder, force="force" in context.values)
+        package, exported = export(folder)
+    except NameTaken as taken:
+        raise CannotCreate(taken.message, field="FOLDER", hint=taken.hint) from None
+    except OSError as broken:
+        raise cannot_write(str(folder), broken, "FOLDER") from None
+    data = {"path": sayable(str(path)), "outcome": outcome, "package": sayable(str(package)), "export": exported}
+    return Answer(context.name, data, _swarm_view)
+
+
+def _swarm_view(_screen: Screen, data: Mapping[str, Any]) -> str:
+    files = ((data["outcome"], data["path"]), (data["export"], data["package"]))
+    return "".join(
+        f"{outcome.capitalize()}: {one_line(path)}\n" for outcome, path in files if outcome != "skipped"
+    )
