@@ -191,14 +191,14 @@ def test_every_long_command_shows_how_far_it_is(busy: Shell) -> None:
         for letter in room.mailbox("bob").check(20):
             letter.ack(archive=False)
     for words, message in (
-        (["export", "a.jsonl"], "exporting ["),
-        (["import", "a.jsonl", "--room", "other.db"], "importing ["),
-        (["backup", "a.db"], "backing up ["),
-        (["restore", "a.db", "--room", "third.db"], "restoring ["),
-        (["doctor"], "examining ["),
-        (["archive", "--older-than", "0"], "archiving ["),
-        (["purge", "--older-than", "0"], "purging ["),
-        (["janitor", "--room", "other.db", "--set", "archive_after=0", "--set", "retain_for=0.001"], "sweeping ["),
+        (["export", "a.jsonl"], "export ["),
+        (["import", "a.jsonl", "--room", "other.db"], "import ["),
+        (["backup", "a.db"], "backup ["),
+        (["restore", "a.db", "--room", "third.db"], "restore ["),
+        (["doctor"], "doctor ["),
+        (["archive", "--older-than", "0"], "archive ["),
+        (["purge", "--older-than", "0"], "purge ["),
+        (["janitor", "--room", "other.db", "--set", "archive_after=0", "--set", "retain_for=0.001"], "janitor ["),
     ):
         for columns in (80, 30):
             again = ["--force"] if columns == 30 and words[0] in {"export", "backup", "restore"} else []

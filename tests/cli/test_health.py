@@ -127,8 +127,8 @@ def test_a_wrong_setting_is_a_finding(shell: Shell) -> None:
 
 
 def test_the_doctor_shows_how_far_it_is(busy: Shell) -> None:
-    assert "examining [" in show(busy, "doctor")[1]
-    assert "examining" not in show(busy, "doctor", "--json")[1]
+    assert "doctor [" in show(busy, "doctor")[1]
+    assert "doctor [" not in show(busy, "doctor", "--json")[1]
 
 
 # -- stats

@@ -58,7 +58,7 @@ def test_a_field_that_a_new_card_drops_is_reported(shell: Shell) -> None:
     assert first.err == ""
     again = shell.run("register", "--as", "ann", "--capability", "python", "--name", "Ann")
     dropped = "--scope a, --scope b, --max-tasks 5"
-    assert again.err == f"postroom: no longer said of ann: {dropped}; register replaces the whole card\n"
+    assert again.err == f"postroom: no longer on the card of ann: {dropped}; register replaces the whole card\n"
     result = shell.json("register", "--as", "ann", "--name", "Anna")
     assert result["dropped"] == {"capabilities": ["python"]}
     assert shell.json("register", "--as", "ann", "--name", "Anna")["dropped"] == {}

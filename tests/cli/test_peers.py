@@ -169,7 +169,7 @@ def test_a_peer_is_changed_and_removed(shell: Shell) -> None:
     assert (["rome", "tokyo"], True, ["public"]) == (peer["relays_for"], peer["relays_to"], peer["tags"])
     assert not shell.json("peers", "add", "hub", "--relays-to", "no")["peer"]["relays_to"]
     shown = shell.run("peers", "show", "HUB").out
-    assert "dev with hub/dev, rome; * with tokyo" in shown and "who has one of public" in shown
+    assert "dev with hub/dev, rome; * with tokyo" in shown and "agents with one of public" in shown
     assert "hub" == shell.json("peers", "remove", "hub")["removed"]
     assert 67 == shell.run("peers", "remove", "hub").code == shell.run("peers", "show", "hub").code
     assert "No peers" in shell.run("peers", "list").out

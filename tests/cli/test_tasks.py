@@ -186,7 +186,7 @@ def test_a_step_that_cannot_be_is_refused_with_what_can_be_typed(shell: Shell) -
     assert refused(shell, "complete")[1] == "from here: postroom tasks accept, reject"
     assert refused(shell, "answer", "--body", "x", me="ann")[0] == "nobody asked anything: the task is pending"
     step(shell, "accept")
-    assert refused(shell, "ask", "--body", "x")[1] == "first say that you work on it: postroom tasks start t-1"
+    assert refused(shell, "ask", "--body", "x")[1] == "first report that you work on it: postroom tasks start t-1"
     assert refused(shell, "accept")[1] == "from here: postroom tasks start, complete, fail, reject"
     assert refused(shell, "answer", "--body", "x", me="ann")[0] == "nobody asked anything: the task is accepted"
     step(shell, "start")

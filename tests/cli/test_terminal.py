@@ -232,9 +232,9 @@ def test_long_commands_show_how_far_they_are_on_a_terminal_alone(shell: Shell) -
         for _ in range(5):
             room.mailbox("ann").send("bob", "x")
     code, shown = show(shell, "export", "a.jsonl")
-    assert (code, "exporting " in shown) == (0, True)
-    assert "importing [" in show(shell, "import", "a.jsonl", "--room", "other.db")[1]
-    assert "exporting" not in show(shell, "export", "b.jsonl", "--json")[1]
+    assert (code, "export " in shown) == (0, True)
+    assert "import [" in show(shell, "import", "a.jsonl", "--room", "other.db")[1]
+    assert "export " not in show(shell, "export", "b.jsonl", "--json")[1]
     assert shell.run("rooms", "export", "c.jsonl").err == ""
 
 

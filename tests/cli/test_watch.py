@@ -76,7 +76,7 @@ def test_what_waits_already_counts_as_alerted_unless_one_asks_for_it(quick: Shel
     quick.post("ann", "bob", "x", subject="old")
     done = quick.run("watch", "--as", "bob", *SOON)
     assert (1, "Nothing came.\n") == (done.code, done.out)
-    assert "postroom: 1 unread already, and counted as told; --backlog rings for what waits, too\n" == done.err
+    assert "postroom: 1 unread already, which give no alert; with --backlog they do\n" == done.err
     assert [["old"]] == output_of(quick.run("watch", "--as", "bob", "--backlog", "--json", *SOON).out)
     assert 1 == quick.run("watch", "--as", "bob", "--backlog", *SOON).code  # it was told once
 

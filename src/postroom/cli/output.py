@@ -372,6 +372,7 @@ class Progress:
         self._what, self._whole = what, whole
         self._is_shown = sys.stderr.isatty() and not quiet
         self._next = 0.0
+        self._is_written = False
 
     def tell(self, done: int, whole: int | None = None) -> None:
         """Show how much is done, and of how much, if that is known only now."""
@@ -399,6 +400,7 @@ class Progress:
                 self._write(f"\r{self._what}: {seconds} s\033[K")
 
     def _write(self, text: str) -> None:
+        self._is_written = True
         with suppress(OSError):  # the terminal is gone
             sys.stderr.write(text)
             sys.stderr.flush()
@@ -417,4 +419,5 @@ class Progress:
         if self._is_shown:
             self._over.set()
             self._counter.join()
+        if self._is_written:
             self._write("\r\033[K")

@@ -158,6 +158,7 @@ def _send_template(context: Context, to: list[Any]) -> Answer:
         kind="flag",
     ),
     verb="messages.Reply",
+    without=("in_reply_to",),
     view=views.receipt,
     about="Keeps thread, scope, priority and conversation, and puts Re: before the subject once. " + _TEXT,
     examples=(
@@ -209,6 +210,7 @@ command(
     _TO,
     *CONTENT[1:],
     verb="messages.Forward",
+    without=("in_reply_to",),
     needs_text=False,
     view=views.sent,
     about="A letter is relayed a limited number of times, and never back along its way. Without --body, nothing is"

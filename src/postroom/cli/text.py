@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..clock import SystemClock
@@ -18,6 +17,8 @@ from ..model.message import file, reference
 from .errors import Abandoned, NoInput, Usage
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..model.message import Part
     from .context import Context
 
@@ -139,6 +140,7 @@ def run_editor(draft: Path) -> None:
 
 def _edited(context: Context) -> str:
     import tempfile  # noqa: PLC0415 - only for people
+    from pathlib import Path  # noqa: PLC0415 - only for people
 
     if not editor() or sys.stdin is None or not sys.stdin.isatty():
         raise Usage("there is no text", field="--body", hint="name it with --body, pipe it in, or set EDITOR")
