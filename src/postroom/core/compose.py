@@ -102,7 +102,8 @@ class LetterFields(RequestFields, kw_only=True):
     cc: Annotated[Any, "who gets a copy"] = None
     bcc: Annotated[Any, "who gets a copy that nobody else sees"] = None
     kind: Annotated[
-        str | None, "an open word, such as request; message by default, of a broadcast notification, of a handoff handoff"
+        str | None,
+        "an open word, such as request; message by default, in a broadcast notification, in a handoff handoff",
     ] = None
     at: Annotated[datetime | float | None, "not delivered before this"] = None
     task: Annotated[
