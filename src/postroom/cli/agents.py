@@ -90,7 +90,7 @@ command(
 def run_register(context: Context) -> Answer:
     before = _card_of(context)
     made = context.perform()
-    card = made.agent.card
+    card = made.card
     dropped = {
         name: old for name, old in before.items() if name not in context.values and old != getattr(card, name)
     }

@@ -35,7 +35,6 @@ from .read import FOR_EVER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..core.webhooks import OneWebhook
     from ..hosts.webhooks import Outcome
     from ..model.alert import AlertLetter, Rung
     from ..model.webhook import Webhook
@@ -316,9 +315,7 @@ command(
     WHOLE,
     verb="alerts.DeadAlerts",
     view=alerts_view,
-    shape=lambda _, found: {
-        "rings": [plain(lost) | {"letter": plain_letter(lost.letter)} for lost in found.alerts]
-    },
+    shape=lambda _, found: {"rings": [plain(lost) | {"letter": plain_letter(lost.letter)} for lost in found]},
     of_room=True,
     about="The letters themselves are safe in their mailbox. With --as or POSTROOM_AGENT, those of that agent;"
     " without, or with --all, those of the room.",
@@ -349,8 +346,8 @@ def _note(_screen: Screen, webhook: Data) -> str:
     return ", ".join([*words, *([webhook["note"]] if webhook["note"] else [])])
 
 
-def _with_secret(_context: Context, made: OneWebhook) -> dict[str, Any]:
-    return {"webhook": plain(made.webhook), "secret": made.webhook.secret}
+def _with_secret(_context: Context, made: Webhook) -> dict[str, Any]:
+    return {"webhook": plain(made), "secret": made.secret}
 
 
 def _added(screen: Screen, data: Data) -> str:
@@ -394,13 +391,12 @@ def _rotated(_screen: Screen, data: Data) -> str:
 )
 def run_webhook_add(context: Context) -> Answer:
     priority = Priority[context.get("min_priority", "normal").upper()]
-    made = context.perform(min_priority=priority)
-    webhook = made.webhook
+    webhook = context.perform(min_priority=priority)
     known = (*context.room.mailboxes(), context.settings.human)
     note_unknown(context.call, webhook.mailbox, () if webhook.mailbox in known else known)
     about = f"{webhook.id} is called for {webhook.mailbox}; this is its secret, which is not shown again"
     context.note_beside(about)
-    return context.answer_with(made)
+    return context.answer_with(webhook)
 
 
 command(
@@ -443,12 +439,12 @@ def tried(_screen: Screen, data: Data) -> str:
     looks=True,
 )
 def run_webhook_test(context: Context) -> Answer:
-    webhook = context.perform(webhooks.GetWebhook).webhook
+    webhook = context.perform(webhooks.GetWebhook)
     began = time.perf_counter()
     outcome = asyncio.run(_tried(context.room, webhook))
     seconds = time.perf_counter() - began
     if outcome.is_rung and not webhook.is_on:
-        webhook = context.perform(webhooks.SwitchOn).webhook
+        webhook = context.perform(webhooks.SwitchOn)
     data = {
         "webhook": plain(webhook),
         "rung": outcome.is_rung,
@@ -485,7 +481,7 @@ async def _tried(room: Room, webhook: Webhook) -> Outcome:
 )
 def run_webhook_rotate(context: Context) -> Answer:
     made = context.perform()
-    context.note_beside(f"the new secret of {made.webhook.id}; it is not shown again")
+    context.note_beside(f"the new secret of {made.id}; it is not shown again")
     return context.answer_with(made)
 
 
@@ -493,7 +489,7 @@ command(
     "webhooks remove",
     _ID,
     verb="webhooks.RemoveWebhook",
-    shape=lambda _, gone: {"removed": gone.webhook.id},
+    shape=lambda _, gone: {"removed": gone.id},
     view=says("{removed} is called no more."),
     about="Rings of it that were given up, or wait to be tried again, are forgotten. The mail itself is not touched.",
     examples=(('postroom webhooks remove "$WEBHOOK_ID"', "gone"),),

@@ -272,21 +272,22 @@ class Context:
 
     def answer_with(self, result: Any, view: View = None, **more: Any) -> Answer:
         """Return the result of a verb as an answer. Where it is empty, a similar name is noted."""
-        from ..formats.plain import plain  # noqa: PLC0415 - only for commands that are a verb
+        from ..formats.plain import plain, plain_result  # noqa: PLC0415 - only for commands that are a verb
         from .views import anything  # noqa: PLC0415 - only for commands that are a verb
 
         command = self.call.command
-        data = dict(command.shape(self, result) if command and command.shape else plain(result))
+        verb = command.verb if command else None
+        shown = plain_result(verb.declaration(), result) if verb else plain(result)
+        data = dict(command.shape(self, result) if command and command.shape else shown)
         if command and command.named:
             data = {name: value for name, value in data.items() if name in command.named}
-        verb = command.verb if command else None
         is_mine = verb is not None and "agent_id" in verb.__struct_fields__ and not self.is_of_room
         if is_mine and not any(value for name, value in data.items() if name != "mailbox"):
             self.note_if_unknown()
         letters = getattr(result, "letters", None) or [getattr(result, "letter", None)]
         messages = tuple(getattr(one, "message", one) for one in letters if one is not None)
-        shown = view or (command.view if command else None) or anything
-        return Answer(self.name, more | data, shown, letters=messages)
+        view = view or (command.view if command else None) or anything
+        return Answer(self.name, more | data, view, letters=messages)
 
     @cached_property
     def options(self) -> frozenset[str]:

@@ -166,7 +166,7 @@ def run_escalate(context: Context) -> Answer:
 
 def _next(context: Context, id: str) -> dict[str, Any] | None:
     """Return which agent is asked next if no answer comes, and when."""
-    known = context.perform(core_escalation.ListEscalations).escalations
+    known = context.perform(core_escalation.ListEscalations)
     one = next((one for one in known if one.id == id), None)
     if one is None or one.due_at is None:
         return None

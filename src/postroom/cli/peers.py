@@ -454,7 +454,7 @@ def _secret(context: Context, source: str, field: str, question: str) -> str:
     looks=True,
 )
 def run_peers_list(context: Context) -> Answer:
-    found = context.perform().peers
+    found = context.perform()
     _, stranded = outbox.count_waiting(context.room.core)
     data = {"system": context.room.system, "peers": _with_links(context, found), "stranded": stranded}
     return Answer(context.name, data, listed)
@@ -504,7 +504,7 @@ def run_peers_ping(context: Context) -> Answer:
     named = "system" in context.values
     verb = core_peers.GetPeer if named else core_peers.ListPeers
     found = context.perform(verb)
-    every = [_ask(context, "ping_peer", system=peer.system) for peer in ([found.peer] if named else found.peers)]
+    every = [_ask(context, "ping_peer", system=peer.system) for peer in ([found] if named else found)]
     code = 0 if all(result["answers"] for result in every) else NOT_NOW
     if named:
         return Answer(context.name, every[0], pinged, code=code)
@@ -524,7 +524,7 @@ command(
     SYSTEM,
     examples=(("postroom peers show paris", "one of them"),),
     verb="peers.GetPeer",
-    shape=lambda context, found: {"peer": _with_links(context, [found.peer])[0]},
+    shape=lambda context, found: {"peer": _with_links(context, [found])[0]},
     view=whole,
     looks=True,
 )
@@ -562,11 +562,11 @@ def run_peers_trust(context: Context) -> Answer:
     ways = [name for name in ("pin", "certificate", "withdraw") if name in context.values]
     if len(ways) > 1 or ("withdraw" in ways and context.get("rotate")):
         raise Usage("contradicts another option", field=f"--{ways[-1]}", hint="one of them")
-    before = context.perform(core_peers.GetPeer).peer
+    before = context.perform(core_peers.GetPeer)
     params = (
         {"trusted": False, "pin": None, "certificate": ""} if ways == ["withdraw"] else _trusted(context, before)
     )
-    after, token = context.perform(core_peers.TrustPeer, **params).peer, None
+    after, token = context.perform(core_peers.TrustPeer, **params), None
     if context.get("rotate"):
         made = context.perform(core_peers.RotatePeer)
         token, after = made.token, made.peer
@@ -610,7 +610,7 @@ def _pinned(pem: str, field: str) -> dict[str, Any]:
     looks=True,
 )
 def run_peers_remove(context: Context) -> Answer:
-    gone = context.perform().peer
+    gone = context.perform()
     _, stranded = outbox.count_waiting(context.room.core)
     lost = {system: many for system, many in stranded.items() if speaks_for(gone, system)}
     return Answer(context.name, {"removed": gone.system, "waiting": lost}, removed)
@@ -670,7 +670,7 @@ def run_mount(context: Context) -> Answer:
     looks=True,
 )
 def run_unmount(context: Context) -> Answer:
-    peer = context.perform().peer
+    peer = context.perform()
     told = forget(peer, context.room.system)
     return Answer(context.name, {"removed": peer.system, "told": told}, _unmounted)
 

@@ -234,7 +234,7 @@ command(
     "tokens revoke",
     Option("ID", name="id", help="as postroom tokens shows it", required=True),
     verb="tokens.RevokeToken",
-    shape=lambda _, gone: {"about": plain(gone.token)},
+    shape=lambda _, gone: {"about": plain(gone)},
     view=says("{about[id]} is revoked: it is good for nothing now."),
     about="Its agent stays sealed: over the socket, nobody acts for it without another token, until tokens unseal.",
     examples=(('postroom tokens revoke "$TOKEN_ID"', "it leaked"),),

@@ -151,7 +151,7 @@ def run_tasks(context: Context) -> Answer:
     if context.get("everyone") and context.get("role"):
         raise Usage("is either --everyone or --role", field="--role")
     found = context.perform(**params)
-    untitled = () if context.screen.json else [task for task in found.tasks if not task.standing.subject]
+    untitled = () if context.screen.json else [task for task in found if not task.standing.subject]
     texts = {task.standing.letter: _text(context, task.standing) for task in untitled}
     return context.answer_with(found, _listing(texts))
 
