@@ -89,7 +89,7 @@ class FileConnection(Connection):
         # Last: while it is opened and recovered, the index changes without a FileTransaction.
         self.on_commit = FileTransaction(self, durable=durable)
 
-    def _enter(self, boot: str) -> None:
+    def begin(self, boot: str) -> None:
         """Open the tables under the lock, and recover after a boot or crash, which may have cost unsynced data."""
         self._check_lock()
         self.ledger = Ledger(self.database, self.tree.layout)
@@ -98,7 +98,7 @@ class FileConnection(Connection):
         is_first = self.database.execute("SELECT boot FROM room").get != boot
         if is_first:
             self.lock.mark_sync_failed()  # until recovery is done: after a crash the next process has to repeat it
-        super()._enter(boot)
+        super().begin(boot)
         # The warning in the lock file is not synced: a disk that was away without a boot may have lost it and a
         # part of the index too. The journal is synced and has all of it (G2).
         if is_first or self.lock.sync_failed or not self.journal.is_settled(self.ledger.last_line()):
@@ -108,14 +108,14 @@ class FileConnection(Connection):
 
     def recover(self) -> None:
         if self.lock.sync_failed:
-            self._check_same()
+            self.check_same()
             if self.database.in_transaction:
                 self.database.execute("ROLLBACK")
             recovery.recover(self)
         super().recover()
 
-    def _check_same(self) -> None:
-        super()._check_same()
+    def check_same(self) -> None:
+        super().check_same()
         self._check_lock()
 
     def _check_lock(self) -> None:
@@ -127,18 +127,14 @@ class FileConnection(Connection):
         """Return the present moment, in the boot that the room was opened in."""
         return replace(self._clock.now(), boot=self.boot)
 
-    @property
-    def inode(self) -> int:
-        return self._inode
-
     def identity(self) -> tuple[int, ...]:
         """Return the inodes of the index files. An index without its log counts as another, older one."""
-        return tuple(_inode_at(f"{self._path}{end}") for end in ("", "-wal", ".lock"))
+        return tuple(_inode_at(f"{self.path}{end}") for end in ("", "-wal", ".lock"))
 
     def is_current(self) -> bool:
         """Return whether the opened index is still the one on disk."""
         try:
-            return os.stat(self._path).st_ino == self._inode and self.lock.is_in_place()
+            return os.stat(self.path).st_ino == self.inode and self.lock.is_in_place()
         except OSError:
             return False
 

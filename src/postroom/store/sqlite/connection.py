@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from _thread import allocate_lock
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -42,39 +41,6 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
-
-
-_SECOND = 1_000_000_000  # nanoseconds
-# A folder's time may be as coarse as a tick of the kernel: two changes within one tick leave the same time. Once
-# the time is older than that, the next change leaves another one.
-_SETTLED = _SECOND // 10
-
-
-class FolderStamp:
-    """The modification time of the room's folder: it changes when a file in it comes, goes or is replaced.
-
-    That is one call; to stat each of the room's files takes three times as long, and every commit must know.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._seen = self._trusted = (0, 0)
-
-    def is_untouched(self) -> bool:
-        """Return whether the folder is unchanged since `trust`. If not, check its files, then trust it again."""
-        try:
-            found = os.stat(self._path)
-        except OSError:
-            return False
-        self._seen = (found.st_mtime_ns, found.st_ino)
-        return self._seen == self._trusted
-
-    def trust(self) -> None:
-        """Record that the files were checked after the last call of `is_untouched`."""
-        changed = self._seen[0]
-        is_coarse = changed % _SECOND == 0  # a file system that knows no more than seconds
-        if not is_coarse and time.time_ns() - changed > _SETTLED:
-            self._trusted = self._seen
 
 
 STEPS = 100_000  # instructions of SQLite's virtual machine between two checks for signals: some milliseconds
@@ -162,8 +128,7 @@ class Connection:
     def __init__(self, path: str, *, boot: str, busy_timeout: float) -> None:
         self._closing = allocate_lock()
         check_library(apsw.sqlitelibversion())
-        self._path = path
-        self._folder = FolderStamp(os.path.dirname(path))
+        self.path = path
         with translated(path):
             self.lock = WriterLock(f"{path}.lock", busy_timeout)
         try:
@@ -179,7 +144,7 @@ class Connection:
                 self.read_cursor = self.database.cursor()  # for queries: each is read to its end before the next
                 self.names = NameCache(self.database)
                 self.log = Log(self.database, path, self.names)
-                self._inode = os.stat(path).st_ino
+                self.inode = os.stat(path).st_ino
                 # Before anything is written: SQLite would overwrite what it cannot read of a damaged log (G2).
                 self._check_reach()
                 _prepare(self.database, path, self.application)
@@ -188,7 +153,7 @@ class Connection:
                 check_shape(self.database, path, self.shape, self.more_tables)
                 # Only now: an interrupt while tables are made must not look like damage, see there.
                 self.log.watch()
-                self._enter(boot)
+                self.begin(boot)
                 wrote = self.database.total_changes() > 0
                 if wrote:
                     self.log.maintain(self.lock)
@@ -234,9 +199,7 @@ class Connection:
             self.log.close()  # opened again at the first commit: until then there is nothing to compare it with
         if number < noted.number:
             missing = f"the changes after {number}, up to {noted.number}, were confirmed and are missing"
-            raise Damaged(
-                f"{self._path} is damaged: {missing}", hint=f"{SALVAGE}. {_ON_PURPOSE.format(self._path)}"
-            )
+            raise Damaged(f"{self.path} is damaged: {missing}", hint=f"{SALVAGE}. {_ON_PURPOSE.format(self.path)}")
 
     def _number(self) -> int:
         """Return the number of the last change in the room."""
@@ -254,9 +217,9 @@ class Connection:
         """The text index, opened at the first search or update of it."""
         from .search import Index  # noqa: PLC0415 - most commands do not search
 
-        return Index(self._path, self.database)
+        return Index(self.path, self.database)
 
-    def _enter(self, boot: str) -> None:
+    def begin(self, boot: str) -> None:
         """Begin an epoch if need be, also on a full disk: its mail can still be read and acknowledged."""
         try:
             with self.database:
@@ -273,8 +236,7 @@ class Connection:
         failed sync.
         """
         self.log.check_index()
-        if not self._folder.is_untouched():
-            self._check_same()
+        self.check_same()
         # An interrupt (Ctrl-C) between BEGIN and COMMIT left it open.
         if self.database.in_transaction:
             self.database.execute("ROLLBACK")
@@ -285,17 +247,15 @@ class Connection:
         if self.lock.sync_failed:
             self.log.rebuild(self.lock)
 
-    def _check_same(self) -> None:
+    def check_same(self) -> None:
+        """Raise StoreFailing if the room's file or its log was replaced or deleted."""
         try:
-            same = os.stat(self._path).st_ino == self._inode
-            both = self.log.check()
+            same = os.stat(self.path).st_ino == self.inode
+            self.log.check()
         except OSError:
-            same = both = False
+            same = False
         if not same:
             raise StoreFailing("the room's file was replaced or deleted", hint=REPLACED)
-        # Only after both files were compared may the folder's time stand for them.
-        if both:
-            self._folder.trust()
 
     def __del__(self) -> None:
         self.close()

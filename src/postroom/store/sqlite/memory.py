@@ -88,7 +88,7 @@ class MemoryConnection(Connection):
 
     def __init__(self, path: str, lock: MemoryLock, *, boot: str, busy_timeout: float) -> None:
         self._closing = allocate_lock()
-        self._path = path
+        self.path = path
         self.lock = lock
         with translated(path), lock:
             self.database = apsw.Connection(path, flags=_FLAGS)

@@ -118,16 +118,10 @@ class Log:
         self.pages = pages
         return apsw.SQLITE_OK
 
-    def check(self) -> bool:
-        """Check that the log's path still names the file that SQLite writes to; call it under the lock.
-
-        Returns False while there is nothing to compare.
-        """
-        if self._descriptor < 0:
-            return False
-        if not os.path.samestat(os.stat(self._path), os.fstat(self._descriptor)):
+    def check(self) -> None:
+        """Check that the log's path still names the file that SQLite writes to; call it under the lock."""
+        if self._descriptor >= 0 and os.stat(self._path).st_ino != os.fstat(self._descriptor).st_ino:
             raise StoreFailing(f"{self._path} was replaced by another file", hint=REPLACED)
-        return True
 
     def maintain(self, lock: WriterLock) -> None:
         """Fill the log ahead, keep the reserve, checkpoint a full log; call it after a commit, under the lock."""
