@@ -6,11 +6,23 @@ import pytest
 from msgspec.structs import replace
 
 from postroom.errors import IdTaken, IllegalMove, LookAlike, QuotaFull, StaleRevision, UnknownAgent, UnknownMessage
+from postroom.model import delivery as model_delivery
 from postroom.model.delivery import Delivery, State
 from postroom.model.message import Message, text
 from postroom.model.query import LetterQuery, Query
 from postroom.model.record import CARD, Record
-from postroom.store.protocol import Forget, Post, Posted, Put, Rename, Store, Write, known_names, waiting_letters
+from postroom.store.protocol import (
+    Forget,
+    Move,
+    Post,
+    Posted,
+    Put,
+    Rename,
+    Store,
+    Write,
+    known_names,
+    waiting_letters,
+)
 from tests.letters import (
     ack,
     after,
@@ -20,6 +32,7 @@ from tests.letters import (
     forget,
     held,
     ids,
+    lease,
     letter,
     note,
     post,
@@ -292,6 +305,18 @@ def test_of_two_moves_from_the_same_revision_the_second_is_stale(store: Store) -
     with pytest.raises(StaleRevision):
         ack(store, before)
     assert held(store, "m1") == claimed
+
+
+def test_a_move_under_another_lease_is_stale_whatever_the_revision(store: Store) -> None:
+    claimed = claim(store, send(store, "m1"))
+    assert claimed.lease
+    another = replace(claimed, lease=lease(token="another"))  # noqa: S106
+
+    for stale in (another, replace(claimed, lease=None)):
+        with pytest.raises(StaleRevision):
+            store.commit([Move(stale, model_delivery.release(stale), "release")])
+    assert held(store, "m1") == claimed
+    ack(store, claimed)
 
 
 @pytest.mark.parametrize(

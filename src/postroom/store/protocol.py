@@ -57,7 +57,10 @@ class Post(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Move(Struct, frozen=True, gc=False):
-    """A change of a delivery that is still at its revision. It may go to another mailbox (`REDIRECTED`)."""
+    """A change of a delivery that is still at its revision and, if it is claimed, under the same lease token.
+
+    It may go to another mailbox (`REDIRECTED`).
+    """
 
     before: Delivery
     after: Delivery

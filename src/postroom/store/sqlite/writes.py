@@ -197,13 +197,21 @@ INSERT_MOVED = "INSERT INTO changes (number, what, letter, mailbox, state) VALUE
 BY_ALIAS = "SELECT m.id, a.name, m.known FROM aliases a JOIN mailboxes m ON m.id = a.mailbox WHERE a.folded = ?"
 
 
+# A claim that was lost with the machine that kept it may have been made again, at the same revision.
+_AS_BEFORE = "number = ? AND mailbox = ? AND revision = ? AND lease_token IS ?"
+
+
 def _update(columns: Sequence[str]) -> str:
     values = ", ".join(f"{column} = ?" for column in columns)
-    return f"UPDATE deliveries SET {values} WHERE number = ? AND mailbox = ? AND revision = ?"
+    return f"UPDATE deliveries SET {values} WHERE {_AS_BEFORE}"
 
 
 UPDATE = {action: (_update(columns), values) for action, (columns, values) in CHANGED.items()}
 UPDATE_ALL = (_update(COLUMNS[2:]), lambda delivery: delivery_row(delivery, 0, 0)[2:])
+
+
+def _token_of(delivery: Delivery) -> str | None:
+    return None if delivery.lease is None else delivery.lease.token
 
 
 class WriteTransaction:
@@ -380,14 +388,14 @@ class WriteTransaction:
             # The number of its arrival: a cursor that has passed the letter's own number must still meet it.
             if action == "deliver":
                 after = replace(after, arrived=change)
-            steps.append((*values(after), before.number, mailbox, before.revision))
+            steps.append((*values(after), before.number, mailbox, before.revision, _token_of(before)))
             changes.append((change, before.number, mailbox, STATE_NUMBER[after.state]))
             if before.waits is not after.waits:
                 counts.append((place_of(before.mailbox, mailbox), before.number, 1 if after.waits else -1))
         changed = self._database.total_changes()
         self._execute_many(update, steps)
-        # Compare and set: the UPDATE skips a row that is no longer at its revision, and one skipped row undoes
-        # the whole commit (G5).
+        # Compare and set: the UPDATE skips a row that is no longer as it was, and one skipped row undoes the
+        # whole commit (G5).
         if self._database.total_changes() != changed + len(steps):
             self._raise_conflict(steps)
         self._execute_many(INSERT_MOVED, changes)
@@ -400,8 +408,8 @@ class WriteTransaction:
         mailbox, _ = self.mailbox(move.after.mailbox, "to")
         # Before the delivery is deleted: the count is read from the table.
         count_deliveries(self._execute, before.number, former, -1)
-        step = (before.number, former, before.revision)
-        deleted = "DELETE FROM deliveries WHERE number = ? AND mailbox = ? AND revision = ? RETURNING 1"
+        step = (before.number, former, before.revision, _token_of(before))
+        deleted = f"DELETE FROM deliveries WHERE {_AS_BEFORE} RETURNING 1"
         if self._execute(deleted, step).get is None:
             self._raise_conflict([step])
         self.insert_delivery(move.after, before.number, mailbox)
@@ -409,7 +417,7 @@ class WriteTransaction:
 
     def _raise_conflict(self, steps: Sequence[Row]) -> NoReturn:
         """Raise the error for deliveries of which one has changed or is gone."""
-        for *_, number, mailbox, _revision in steps:
+        for *_, number, mailbox, _revision, _token in steps:
             where = (number, mailbox)
             if not self._execute("SELECT 1 FROM deliveries WHERE number = ? AND mailbox = ?", where).get:
                 raise UnknownMessage
