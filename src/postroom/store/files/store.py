@@ -63,7 +63,7 @@ class FileStore(SqliteStore):
     """A room in a folder that other programs may use at the same time."""
 
     vouches = False
-    _notifier: ProcessNotifier
+    notifier: ProcessNotifier
 
     def __init__(
         self,
@@ -205,9 +205,9 @@ class FileStore(SqliteStore):
             raise
         if retry:
             self._watcher.put_back(retry)
-        signals = self._notifier.open_signals(to_notify)
-        self._notifier.notify(signals)
-        self._notifier.close_signals(signals)
+        signals = self.notifier.open_signals(to_notify)
+        self.notifier.notify(signals)
+        self.notifier.close_signals(signals)
 
     def _import_registry(self, conn: FileConnection, registry: Registry) -> None:
         """Take in agents that other programs wrote into the registry file."""
@@ -289,7 +289,7 @@ class FileStore(SqliteStore):
 
     def watch(self, mailboxes: Sequence[str]) -> Watch:
         with translated(self.path):
-            return watch.watch(self._notifier, self._tree, mailboxes, self._is_unindexed)
+            return watch.watch(self.notifier, self._tree, mailboxes, self._is_unindexed)
 
     def _is_unindexed(self, folder: str, name: str) -> bool:
         return bool(reconcile.unindexed(self.connection(), {folder: {name}}))
@@ -350,8 +350,8 @@ class FileStore(SqliteStore):
     def _open_index(self) -> FileConnection:
         opened = FileConnection(
             self.path,
-            boot=self._boot,
-            busy_timeout=self._busy_timeout,
+            boot=self.boot,
+            busy_timeout=self.busy_timeout,
             tree=self._tree,
             watcher=self._watcher,
             clock=self.clock,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -159,7 +159,8 @@ def put_back(
             kept = _keep_old_room(path, lock.noted, overwrite=overwrite)
             with made_whole(path, overwrite=True) as growing:
                 _copy(backup, growing, progress)
-                _renew_epoch(growing)
+                # Cursors of the old room must not be taken for cursors of this one.
+                leave_one_file(growing, "UPDATE room SET epoch = ?", (secrets.token_hex(4),))
                 # The note speaks of the old room, which reached further than the backup may.
                 lock.forget_note()
     finally:
@@ -277,48 +278,46 @@ def _keep_old_room(path: Path, noted: Note, *, overwrite: bool) -> Path | None:
     return kept
 
 
+@contextmanager
+def opened_alone(path: Path) -> Iterator[apsw.Connection]:
+    """Open a room that nobody else uses, and leave its log where it is."""
+    database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
+    try:
+        database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        yield database
+    finally:
+        database.close()
+
+
 def _reaches(path: Path, noted: Note) -> bool:
     """Return whether all confirmed changes are there; else the log is damaged, and must be kept as it is."""
     if not noted.number:
         return True
-    database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
-    try:
-        database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    with opened_alone(path) as database, suppress(apsw.Error):
         return bool(database.execute(NEXT_NUMBER).get > noted.number)
-    except apsw.Error:
-        return False
-    finally:
-        database.close()
+    return False
 
 
 def _empty_log(path: Path) -> bool:
     """Bring the log into the room's file; False if the room is too damaged for that."""
-    database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
     try:
-        database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        database.pragma("locking_mode", "exclusive")  # fails if any program has it open
-        database.execute("BEGIN EXCLUSIVE; COMMIT")
-        database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        with opened_alone(path) as database:
+            database.pragma("locking_mode", "exclusive")  # fails if any program has it open
+            database.execute("BEGIN EXCLUSIVE; COMMIT")
+            database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     except apsw.BusyError:
         raise StoreBusy(f"another program has {path} open", hint="end it first, then try again") from None
     except apsw.Error:
         return False
-    finally:
-        database.close()
     return True
 
 
 def _is_empty(path: Path) -> bool:
-    database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
-    try:
-        database.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    with opened_alone(path) as database, suppress(apsw.Error):
         if not database.execute("SELECT count(*) FROM sqlite_schema").get:
             return True
         return version_of(database, path) > 0 and not database.execute("SELECT 1 FROM mailboxes LIMIT 1").get
-    except apsw.Error:
-        return False
-    finally:
-        database.close()
+    return False
 
 
 def _keep(path: Path, kept: Path) -> None:
@@ -338,11 +337,8 @@ def _drop_log(log: Path) -> None:
         ground.sync_path(log)
 
 
-def _renew_epoch(growing: Path) -> None:
-    """Begin a new epoch: cursors of the old room must not be taken for cursors of this one."""
-    database = apsw.Connection(str(growing))
-    try:
-        database.execute("UPDATE room SET epoch = ?", (secrets.token_hex(4),))
+def leave_one_file(room: Path, change: str, values: tuple[str, ...] = ()) -> None:
+    """Change a room that is not in use, and leave it without a log beside it."""
+    with opened_alone(room) as database:
+        database.execute(change, values)
         database.pragma("journal_mode", "delete")
-    finally:
-        database.close()

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from ...clock import Clock
     from ...model.report import Finding, Progress
-    from . import ground
 
 
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
@@ -41,16 +40,11 @@ class MemoryStore(SqliteStore):
         self._lock = MemoryLock(busy_timeout)
         name = f"file:/{os.urandom(8).hex()}?vfs=memdb"
         self._anchor = apsw.Connection(name, flags=_FLAGS)  # SQLite keeps the room while a connection is open
-        super().__init__(name, clock=clock, durable=False, busy_timeout=busy_timeout)
-
-    def _prepare(self, path: ground.Place) -> str:
-        return str(path)
-
-    def _make_notifier(self) -> LocalNotifier:
-        return LocalNotifier()
+        notifier = LocalNotifier()
+        super().__init__(name, clock=clock, durable=False, busy_timeout=busy_timeout, notifier=notifier)
 
     def connect(self) -> MemoryConnection:
-        return MemoryConnection(self.path, self._lock, boot=self._boot, busy_timeout=self._busy_timeout)
+        return MemoryConnection(self.path, self._lock, boot=self.boot, busy_timeout=self.busy_timeout)
 
     def examine(self, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:  # noqa: ARG002
         """Report how little the room promises: nothing here could break by itself."""

@@ -25,7 +25,7 @@ from ...model.query import LetterQuery
 from ...model.record import FORGOTTEN, Record
 from ..protocol import Introduce, Post, Put, Rename
 from . import rows
-from .backup import check_nobody_inside, made_whole
+from .backup import check_nobody_inside, leave_one_file, made_whole
 from .connection import SMALLEST_PAGE, configure, interruptible, translated
 from .lock import WriterLock
 from .store import SqliteStore
@@ -127,17 +127,11 @@ def _copy(database: apsw.Connection, target: Path) -> Salvaged | None:
             letters = store.count(LetterQuery(), by="all")
         finally:
             store.close()
-        _leave_one_file(growing)
+        # Nobody holds a lease any more: all agents were stopped.
+        leave_one_file(growing, "UPDATE room SET boot = ''")
+        for left in growing.parent.glob(f"{growing.name}?*"):
+            left.unlink()
     return Salvaged(path=target, letters=letters, lost=lost)
-
-
-def _leave_one_file(growing: Path) -> None:
-    database = apsw.Connection(str(growing))
-    database.execute("UPDATE room SET boot = ''")  # nobody holds a lease any more: all agents were stopped
-    database.pragma("journal_mode", "delete")  # one file, with no log beside it
-    database.close()
-    for left in growing.parent.glob(f"{growing.name}?*"):
-        left.unlink()
 
 
 def _numbers(database: apsw.Connection) -> dict[int, str | None]:

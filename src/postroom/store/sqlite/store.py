@@ -94,25 +94,26 @@ class SqliteStore:
     fresh_id: Callable[[str], str] | None = None  # the caller makes the ids
 
     def __init__(
-        self, path: ground.Place, *, clock: Clock | None = None, durable: bool = True, busy_timeout: float = 30.0
+        self,
+        path: ground.Place,
+        *,
+        clock: Clock | None = None,
+        durable: bool = True,
+        busy_timeout: float = 30.0,
+        notifier: Notifier | None = None,
     ) -> None:
-        self.path = self._prepare(path)
+        """Open the room, and make it if it does not exist. A room that is no file has a notifier of its own."""
+        self.path = ground.prepare(path) if notifier is None else str(path)
         self.clock = clock or SystemClock()
-        self._boot = self.clock.now().boot
-        self._busy_timeout = busy_timeout
+        self.boot = self.clock.now().boot
+        self.busy_timeout = busy_timeout
+        self.notifier = notifier or ProcessNotifier(f"{self.path}.bells")
         self._local = _Local()
         self._open: WeakSet[Connection] = WeakSet()  # a connection goes when its thread ends
         self._forks = sqlite_connection.count
         self._durable = durable
-        self._notifier = self._make_notifier()
         self._index_schedule = _IndexSchedule()
         self.connection()  # a room that cannot be opened is refused now, not at the first letter
-
-    def _prepare(self, path: ground.Place) -> str:
-        return ground.prepare(path)
-
-    def _make_notifier(self) -> Notifier:
-        return ProcessNotifier(f"{self.path}.bells")
 
     # -- connections and queries
 
@@ -133,7 +134,7 @@ class SqliteStore:
 
     def connect(self) -> Connection:
         """Open another connection."""
-        return Connection(self.path, boot=self._boot, busy_timeout=self._busy_timeout)
+        return Connection(self.path, boot=self.boot, busy_timeout=self.busy_timeout)
 
     def drop(self, conn: Connection) -> None:
         """Forget this thread's connection; it is closed with its last reference."""
@@ -223,7 +224,7 @@ class SqliteStore:
             raise self.damaged(error) from None
         posted = done.posted
         # Opened before the sync: a watch that begins later finds the letter by its first look.
-        signals = self._notifier.open_signals(mailboxes_to_notify(done.writes, posted))
+        signals = self.notifier.open_signals(mailboxes_to_notify(done.writes, posted))
         batch = self._local.batch
         if batch is not None:
             batch.add(conn, signals, must_sync=done.must_sync)
@@ -233,10 +234,10 @@ class SqliteStore:
                 if done.must_sync or conn.on_commit:
                     make_safe(conn, must_sync=done.must_sync)
                 if signals:
-                    self._notifier.notify(signals)
+                    self.notifier.notify(signals)
             finally:
                 if signals:
-                    self._notifier.close_signals(signals)
+                    self.notifier.close_signals(signals)
         if posted and self._index_schedule.is_due(posted[-1].number, len(posted)):
             from .search import index_some  # noqa: PLC0415 - rarely due
 
@@ -244,7 +245,7 @@ class SqliteStore:
         return posted
 
     def batch(self) -> AbstractContextManager[None]:
-        return Batch(self._local, self._notifier)
+        return Batch(self._local, self.notifier)
 
     # -- queries
 
@@ -447,7 +448,7 @@ class SqliteStore:
 
     def watch(self, mailboxes: Sequence[str]) -> Watch:
         try:
-            return self._notifier.watch(mailboxes)
+            return self.notifier.watch(mailboxes)
         except OSError as error:
             raise translate(error, error.filename or self.path) from error
 
@@ -456,4 +457,4 @@ class SqliteStore:
             connection.close()
         self._open.clear()
         self._local = _Local()
-        self._notifier.close()
+        self.notifier.close()
