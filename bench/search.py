@@ -1,36 +1,29 @@
-"""Searches in rooms with a past, and what keeping the index costs those who send."""
+"""Searches in rooms with a past, and what it costs to bring the index up to date."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from functools import partial
-from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import postroom
-from postroom.room import Room
-from postroom.store.sqlite import search
-from postroom.store.sqlite.store import RARELY
 
 from .fill import RARE, TALKER, filled_room
-from .measure import Act, Effort, Line, Samples, Turns, micros, ratio, take_turns, timed, typical
+from .measure import Effort, Line, Turns, micros, take_turns, timed, typical
 
 SMALLEST = 1000
 COMMON = "quicksort"
 SEARCHES = 20  # of each kind in each round
-WARM = 1500  # letters before the clock starts: by then senders fill the index
-TURN = 512  # letters sent in a row
+WAITING = 20_480  # letters that are not in the index
 
 
 def measure(effort: Effort, folder: Path) -> Iterator[Line]:
     for size in (SMALLEST, effort.largest):
         yield from _searches(filled_room(size), size, effort.rounds)
     yield from _tail(folder / "tail", effort.rounds)
-    yield from _sending(folder / "send", effort)
+    yield from _waiting(folder / "send")
 
 
 def _searches(path: Path, size: int, rounds: int) -> Iterator[Line]:
@@ -75,60 +68,14 @@ def _tail(folder: Path, rounds: int) -> Iterator[Line]:
     )
 
 
-def _sending(folder: Path, effort: Effort) -> Iterator[Line]:
-    with_search = postroom.open(str(folder / "with" / "room.db"))
-    without = postroom.open(str(folder / "without" / "room.db"))
-    helps = max(1, effort.rounds // 4)
-    with with_search, without:
-        acts: Turns = {"with": (_sender(with_search), TURN), "without": (_sender(without), TURN)}
-        without.core.store._lookout.is_due = _never  # type: ignore[attr-defined]
-        for act, _ in acts.values():
-            for _ in range(WARM):
-                act()
-        with _helping() as spent:
-            samples = take_turns(acts, helps * RARELY // TURN)
-        yield from _sent(samples, spent)
-        yield from _elsewhere(without, typical(samples, "without"))
-
-
-@contextmanager
-def _helping() -> Iterator[list[float]]:
-    """The seconds of each time that a sender adds to the index. The disk's own pauses are longer: the difference
-    of two sums would tell of those.
-    """
-    spent: list[float] = []
-    help_along = search.index_some
-
-    def timed_help(*result: Any) -> None:
-        start = time.perf_counter()
-        help_along(*result)
-        spent.append(time.perf_counter() - start)
-
-    vars(search)["help_along"] = timed_help
-    try:
-        yield spent
-    finally:
-        vars(search)["help_along"] = help_along
-
-
-def _sent(samples: Samples, spent: Sequence[float]) -> Iterator[Line]:
-    sending = sum(second for taken in samples["with"] for second in taken)
-    absolute = f"{micros(typical(samples, 'with'))} / {micros(typical(samples, 'without'))}"
-    yield Line(
-        name="send with the index kept / without, by medians", value=ratio(samples, "with", "without"), goal=1.05,
-        note=absolute,
-    )  # fmt: skip
-    yield Line(
-        name="send with the index kept / without, all told",
-        value=sending / (sending - sum(spent)),
-        goal=1.05,
-        note=f"{len(spent)} looks at the index took {micros(sum(spent))} of {micros(sending)} of sending",
-    )
-
-
-def _elsewhere(room: Room, send: float) -> Iterator[Line]:
+def _waiting(folder: Path) -> Iterator[Line]:
     """What senders leave to others: a search that meets all those letters, and then the janitor."""
-    reader, waiting = room.mailbox("reader"), room.stats().letters
+    room = postroom.open(str(folder / "room.db"), durability="process")
+    writer, reader = room.mailbox("writer"), room.mailbox("reader")
+    texts = _texts(512)
+    for _ in range(WAITING // len(texts)):
+        writer.send_many([postroom.draft("reader", text) for text in texts])
+    waiting = room.stats().letters
     [first] = timed(partial(reader.search, RARE), 1)
     start = time.perf_counter()
     added = room.core.store.trim().indexed
@@ -137,7 +84,7 @@ def _elsewhere(room: Room, send: float) -> Iterator[Line]:
         name="add a letter to the index, by the janitor or after a search",
         value=each * 1e6,
         unit="µs",
-        note=f"{each / send:.2f} of a send; {added:,} letters",
+        note=f"{added:,} letters",
     )
     yield Line(
         name=f"the first search, {waiting:,} letters not in the index yet",
@@ -145,16 +92,6 @@ def _elsewhere(room: Room, send: float) -> Iterator[Line]:
         unit="ms",
         note=f"the next one, the janitor having been there, {micros(min(timed(partial(reader.search, RARE), 5)))}",
     )
-
-
-def _never(*_: int) -> bool:
-    return False
-
-
-def _sender(room: Room) -> Act:
-    """Sends one text after the other."""
-    texts, writer = cycle(_texts(512)), room.mailbox("writer")
-    return lambda: writer.send("reader", next(texts))
 
 
 def _texts(count: int) -> list[str]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from postroom.model.search import SearchQuery, read_query
 from postroom.store.protocol import Letter
 from postroom.store.sqlite import search
-from postroom.store.sqlite import store as store_module
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import NOW, letter, post
 from tests.store.workers import Ledger, enter, promises
@@ -19,7 +18,7 @@ ROUNDS = 120
 
 def send_and_search(folder: Path, name: str, line: Barrier, kind: type[SqliteStore]) -> None:
     """Send a letter, write it down; then look for some that were written down. Fill the index all the time."""
-    search.LONG, search.FEW, search.SLICE, store_module.RARELY = 20, 5, 16, 4
+    search.LONG, search.FEW, search.SLICE = 20, 5, 16
     ledger, store = Ledger(folder, name), enter(folder, line, kind)
     missing = Ledger(folder, f"{name}-missing")
     for number in range(ROUNDS):

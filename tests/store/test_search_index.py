@@ -14,7 +14,6 @@ from postroom.model import message
 from postroom.model.query import LetterQuery
 from postroom.model.search import read_query
 from postroom.store.sqlite import search
-from postroom.store.sqlite import store as store_module
 from postroom.store.sqlite.lock import WriterLock
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import NOW, ack, after, forget, held, letter, names, post
@@ -96,26 +95,6 @@ def test_a_search_that_meets_a_long_past_adds_some_of_it_and_scans_the_rest(path
         assert all_found(store, 6000)
 
 
-def test_who_sends_letter_after_letter_adds_a_part_of_them(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "RARELY", 80)
-    monkeypatch.setattr(search, "SLICE", 10)
-    with opened(path, durable=False) as one, opened(path, durable=False) as two:
-        say(one, 0, 1000)
-        say(two, 1000, 1001)
-        for n in range(1001, 1800):
-            say(one if n % 3 else two, n, n + 1)
-            assert in_index(path) == ((n + 1) // 80 - 1000 // 80) * 10  # no more, though there are two of them
-        assert all_found(one, 1800)
-
-
-def test_nobody_adds_letters_while_only_few_wait(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "RARELY", 8)
-    with opened(path, durable=False) as store:
-        for n in range(1000):
-            say(store, n, n + 1)
-        assert in_index(path) == 0
-
-
 def test_a_search_that_found_enough_among_the_newest_adds_nothing(path: Path) -> None:
     with opened(path, durable=False) as store:
         say(store, 0, 3000)
@@ -151,15 +130,6 @@ def test_a_word_is_found_on_every_page_of_letters_that_are_not_in_it(path: Path,
         assert found(store, "w255 -cafe") == ["m255"]
 
 
-def test_senders_of_single_letters_keep_it_up_too(path: Path) -> None:
-    with opened(path, durable=False) as store:
-        say(store, 0, 2 * store_module.OFTEN + 1000)
-    for n in range(1512, 1512 + store_module.OFTEN):
-        with opened(path, durable=False) as store:
-            say(store, n, n + 1)
-    assert in_index(path) == search.SLICE
-
-
 def test_a_search_during_an_index_update_does_without_the_index(path: Path) -> None:
     with opened(path, durable=False) as store:
         say(store, 0, 200)
@@ -169,8 +139,6 @@ def test_a_search_during_an_index_update_does_without_the_index(path: Path) -> N
         with WriterLock(Path(f"{path}.search.lock"), 0):
             assert store.trim().indexed == 0
             assert all_found(store, MANY + 200)
-            for n in range(MANY + 200, MANY + 500):
-                say(store, n, n + 1)
         assert in_index(path) == before < 1000
         assert store.trim().indexed > 0
 

@@ -136,7 +136,7 @@ class NoIndex(Index):
     def __init__(self) -> None:
         self._database = self._lock = None
 
-    def _open(self, wait: float) -> apsw.Connection:  # noqa: ARG002
+    def _open(self) -> apsw.Connection:
         raise StoreBusy("a room in memory has no text index")
 
     def _hold(self) -> WriterLock:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 from msgspec.structs import replace
 
-from ...errors import PostroomError, StoreBusy, Unreadable
+from ...errors import StoreBusy, Unreadable
 from ...model.codec import blake2b
 from ...model.names import fold
 from ...model.record import FORGOTTEN
@@ -162,13 +162,10 @@ class Index:
         self._database: apsw.Connection | None = None
         self._lock: WriterLock | None = None
 
-    def upto(self, wait: float = PATIENCE) -> int:
-        """Return the number up to which the index is complete; 0 if there is none that can be trusted.
-
-        Opening it takes its lock; `wait` is how many seconds that may take.
-        """
+    def upto(self) -> int:
+        """Return the number up to which the index is complete; 0 if there is none that can be trusted."""
         try:
-            return self._complete_upto(self._open(wait))
+            return self._complete_upto(self._open())
         except (*_BROKEN, *_UNAVAILABLE):
             return 0
 
@@ -212,7 +209,7 @@ class Index:
     def letters(self) -> int:
         """Return how many letters are in the index, with those deleted since."""
         try:
-            return self._about(self._open(PATIENCE)).letters
+            return self._about(self._open()).letters
         except (*_BROKEN, *_UNAVAILABLE):
             return 0
 
@@ -229,13 +226,13 @@ class Index:
             self._lock = WriterLock(self._lock_path, timeout=0)
         return self._lock
 
-    def _open(self, wait: float) -> apsw.Connection:
+    def _open(self) -> apsw.Connection:
         """Open the present index under its lock, so that no process deletes it meanwhile."""
         if self._database is not None and os.stat(self._path).st_ino == self._inode:
             return self._database
         self._disconnect()
         os.stat(self._path)  # raises where there is none: a reader makes no index
-        lock = WriterLock(self._lock_path, wait)
+        lock = WriterLock(self._lock_path, PATIENCE)
         try:
             with lock:
                 return self._enter()
@@ -341,7 +338,7 @@ class Index:
 
 # -- searching
 
-LONG = 1000  # with more letters than this not in the index, senders and searches add some
+LONG = 1000  # with more letters than this not in the index, a search adds some
 FEW = 100  # with more letters than this not in the index, the janitor adds them
 SPARE = 10_000  # deleted letters that may stay in the index, besides as many as there are letters
 FILLS = 8  # slices that a search adds to the index for the next search
@@ -377,13 +374,6 @@ def catch_up(index: Index, run: RunQuery) -> int:
     while is_behind(run, index.upto(), FEW) and (slice := index.fill()):
         added += slice
     return added
-
-
-def index_some(index: Index, run: RunQuery) -> None:
-    """Add some letters if the index lags far behind; a sender calls it once its own letter is durable."""
-    with suppress(PostroomError):  # the letter was sent all the same
-        if is_behind(run, index.upto(wait=0), LONG):
-            index.fill()
 
 
 def own_letters(index: Index, run: RunQuery, party: int, before: int, most: int) -> list[int]:

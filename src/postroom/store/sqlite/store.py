@@ -56,27 +56,6 @@ SELECT id FROM mailboxes WHERE folded = ?1 UNION ALL SELECT mailbox FROM aliases
 NAMES = "SELECT name, known FROM mailboxes ORDER BY name"
 NAMED = f"SELECT name, known FROM mailboxes WHERE id = ({_MAILBOX})"
 
-# To index a letter costs a tenth of sending it, which is too much for a process that sends many. Such a process
-# indexes one letter in sixteen and leaves the rest to searches and to the janitor. Processes that send one letter
-# each keep up with all that they send.
-
-OFTEN = 256  # after the first letter of a process: if its number is a multiple of this, check the index
-RARELY = 8192  # after each later letter
-
-
-class _IndexSchedule:
-    """The schedule by which a sender checks whether the index lags behind."""
-
-    def __init__(self) -> None:
-        self._has_sent = False
-
-    def is_due(self, number: int, letters: int) -> bool:
-        """Return whether to check now, by the last letter's number: of all senders exactly one gets the turn."""
-        if self._has_sent:
-            return number % RARELY < letters
-        self._has_sent = True
-        return number % OFTEN == 0
-
 
 class _Local(_local):
     """The state of one thread."""
@@ -112,7 +91,6 @@ class SqliteStore:
         self._open: WeakSet[Connection] = WeakSet()  # a connection goes when its thread ends
         self._forks = sqlite_connection.count
         self._durable = durable
-        self._index_schedule = _IndexSchedule()
         self.connection()  # a room that cannot be opened is refused now, not at the first letter
 
     # -- connections and queries
@@ -238,10 +216,6 @@ class SqliteStore:
             finally:
                 if signals:
                     self.notifier.close_signals(signals)
-        if posted and self._index_schedule.is_due(posted[-1].number, len(posted)):
-            from .search import index_some  # noqa: PLC0415 - rarely due
-
-            index_some(conn.index, self.query)
         return posted
 
     def batch(self) -> AbstractContextManager[None]:
