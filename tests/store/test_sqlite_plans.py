@@ -121,10 +121,16 @@ def test_open_and_dead_mail_is_tallied_without_touching_it(store: SqliteStore, m
     assert scans([step for step in steps if "COVERING INDEX deliveries_" not in step]) == []
 
 
-def test_all_letters_are_counted_without_reading_them(store: SqliteStore) -> None:
-    (step,) = plan(store, queries.count(LetterQuery(), "all"))
+@pytest.mark.parametrize("query", [LetterQuery(), Query()], ids=["letters", "deliveries"])
+def test_all_mail_is_counted_without_reading_it(store: SqliteStore, query: LetterQuery | Query) -> None:
+    assert ["SCAN totals"] == plan(store, queries.count(query, "all"))
 
-    assert "COVERING INDEX" in step
+
+@pytest.mark.parametrize("state", [State.QUEUED, State.UNREAD, State.CLAIMED, State.DEAD])
+def test_mail_of_one_state_in_the_whole_room_is_read_from_its_index(store: SqliteStore, state: State) -> None:
+    steps = plan(store, queries.find(Query(states=(state,), order="age", limit=9)))
+
+    assert any("USING INDEX deliveries_" in step for step in steps), steps
 
 
 def test_mail_to_other_systems_is_counted_without_touching_it(store: SqliteStore) -> None:
