@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -306,10 +307,10 @@ def test_a_letter_that_cannot_be_sent_is_sent_the_next_time(
     witness.look()
     clock.advance(60)
 
-    def full(name: str) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise StoreFailing("no space")
 
-    monkeypatch.setattr(chipset.room, "mailbox", full)
+    monkeypatch.setattr(chipset.room.core.store, "commit", full)
     assert "no space" in witness.look().failed[0]
     monkeypatch.undo()
     assert witness.look().escalated == (ALPHA,)

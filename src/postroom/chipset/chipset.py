@@ -89,7 +89,7 @@ class Chipset:
             hook = self.hooks.get(agent)
             if hook.status is not Status.COMPLETED:
                 hook = self.hooks.complete(agent)
-        witness.complete(self.room, hook, to, body)
+        witness.complete(self.room.core, self.room.principal, hook, to, body)
         return hook
 
     def answer(self, agent: str, nudge: Nudge, message: str = "") -> Nudge:

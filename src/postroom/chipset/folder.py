@@ -19,8 +19,9 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from ..errors import Invalid, PostroomError, StoreBusy, StoreFailing, Unreadable
@@ -134,6 +135,7 @@ _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _PAUSE = 0.002  # seconds between two attempts at the lock
 
 Fields = dict[str, Any]
+T = TypeVar("T", bound=Struct)
 
 
 class StateFolder:
@@ -195,6 +197,14 @@ class StateFolder:
         if not isinstance(fields, dict):
             raise Unreadable(f"{'/'.join(where)}: it holds no object")
         return fields
+
+    def read_as(self, kind: type[T], *where: str) -> T | None:
+        """Return the content of a file of ours; None if there is none, or it cannot be read."""
+        try:
+            fields = self.read(*where)
+            return None if fields is None else msgspec.convert(fields, kind)
+        except (Unreadable, msgspec.ValidationError):
+            return None
 
     def names(self, *where: str, ending: str = ENDING) -> list[str]:
         """Return the names of the files in a folder, sorted, without hidden ones."""

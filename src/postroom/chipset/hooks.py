@@ -19,6 +19,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -124,16 +125,8 @@ class Items:
         self._folder = folder
 
     def get(self, bead: str) -> Item:
-        try:
-            fields = self._folder.read(*_ITEMS, _file(bead)) or {}
-        except Unreadable:  # the count starts again
-            fields = {}
-        restarts = fields.get("human_told")
-        return Item(
-            bead=bead,
-            starts=_texts(fields.get("starts")),
-            human_told=restarts if isinstance(restarts, int) else -1,
-        )
+        """Return the record of an item. Where it cannot be read, the count starts again."""
+        return self._folder.read_as(Item, *_ITEMS, _file(bead)) or Item(bead=bead)
 
     def note(self, hook: Hook) -> Item:
         """Record the start of the item on a hook."""
@@ -150,18 +143,13 @@ class Items:
         self._folder.remove(*_ITEMS, _file(bead))
 
     def _write(self, item: Item) -> Item:
-        fields = {"bead": item.bead, "starts": list(item.starts), "human_told": item.human_told}
-        self._folder.write(fields, *_ITEMS, _file(item.bead))
+        self._folder.write(msgspec.to_builtins(item), *_ITEMS, _file(item.bead))
         return item
 
 
 def _file(bead: str) -> str:
     """Return the name of an item's file: a hash, because a bead may have any name."""
     return blake2b(bead.encode(), digest_size=16).hexdigest() + ENDING
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
 
 
 # Hooks

@@ -15,6 +15,8 @@ from . import witness
 from .hooks import AT_WORK, Status
 
 if TYPE_CHECKING:
+    from ..core.authorize import Principal
+    from ..core.core import Core
     from .chipset import Chipset
     from .hooks import Hook, Item
 
@@ -27,13 +29,17 @@ class Mayor:
         self._name = check_agent(name, "mayor")
         self._human = check_agent(human, "human")
 
+    @property
+    def _mail(self) -> tuple[Core, Principal, str]:
+        return self._chipset.room.core, self._chipset.room.principal, self._name
+
     def dispatch(self, agent: str, bead_id: str, title: str = "", body: str = "") -> Hook:
         """Put an item on an empty hook, and send the assignment."""
         check_text(body, "body")  # before anything changes
         with self._chipset.folder.lock():
             hook = self._chipset.hooks.set(agent, bead_id, title, by=self._name)
             self._chipset.items.note(hook)
-        witness.assign(self._chipset.room, self._name, hook, body)
+        witness.assign(*self._mail, hook, body)
         return hook
 
     def remind(self, agent: str, body: str = "") -> Hook:
@@ -41,7 +47,7 @@ class Mayor:
         hook = self._chipset.hooks.get(agent)
         if hook.status is not Status.PENDING:
             raise IllegalMove(str(hook), field="agent", hint="only a pending item is assigned")
-        witness.assign(self._chipset.room, self._name, hook, body)
+        witness.assign(*self._mail, hook, body)
         return hook
 
     def accept(self, agent: str) -> Hook:
@@ -68,7 +74,7 @@ class Mayor:
                 raise IllegalMove(str(hook), field="agent", hint="only unfinished work is reassigned")
             assigned = self._hand_over(hook, self._chipset.items.note(hook), to)
             self._chipset.items.note(assigned)
-        witness.assign(self._chipset.room, self._name, assigned, body)
+        witness.assign(*self._mail, assigned, body)
         return assigned
 
     def _hand_over(self, hook: Hook, item: Item, to: str) -> Hook:
@@ -92,7 +98,7 @@ class Mayor:
         patience = self._chipset.patience
         if item.restarts >= patience.most_restarts:
             if item.human_told < item.restarts:
-                witness.notify_human(self._chipset.room, self._name, self._human, hook, item)
+                witness.notify_human(*self._mail, self._human, hook, item)
                 self._chipset.items.human_knows(item)
             raise Refused(f"{item.bead!r} was restarted {item.restarts} times", hint="a human was notified")
         left = patience.pause - item.seconds_since_start(self._chipset.clock.now().wall)

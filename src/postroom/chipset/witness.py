@@ -16,7 +16,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import IdTaken, PostroomError, Unreadable
+from ..core import messages
+from ..core.verb import perform
+from ..errors import IdTaken, PostroomError
 from ..model.codec import blake2b
 from ..model.names import check_agent, fold
 from ..store.files.layouts.base import line_in
@@ -25,7 +27,8 @@ from .hooks import AT_WORK, HOOKS, Status
 from .notes import HEALTH_CHECK, RESPONSE, STALL_WARNING
 
 if TYPE_CHECKING:
-    from ..room import Room
+    from ..core.authorize import Principal
+    from ..core.core import Core
     from .chipset import Chipset
     from .folder import Patience, StateFolder
     from .hooks import Hook, Item
@@ -57,16 +60,11 @@ class Watches:
 
         An unreadable file is ignored: the keys of letters keep them from being sent twice.
         """
-        try:
-            fields = self._folder.read(*_WATCHES, self._file(hook.agent_id))
-            watch = None if fields is None else msgspec.convert(fields, Watch)
-        except (Unreadable, msgspec.ValidationError):
-            return None
+        watch = self._folder.read_as(Watch, *_WATCHES, self._file(hook.agent_id))
         return watch if watch is not None and watch.about == about(hook) else None
 
     def keep(self, watch: Watch) -> Watch:
-        fields = msgspec.to_builtins(watch)
-        self._folder.write(fields, *_WATCHES, self._file(watch.agent))
+        self._folder.write(msgspec.to_builtins(watch), *_WATCHES, self._file(watch.agent))
         return watch
 
     def forget(self, agent: str) -> None:
@@ -91,47 +89,60 @@ def about(hook: Hook) -> str:
 ASSIGNMENT, COMPLETION, ESCALATION = "work_assignment", "completion_report", "health_escalation"
 _REASSIGN = "It did not answer. Reassign the item."
 _SPENT = "It did not answer, and the item was started as often as it may be. A human is told."
-_DECIDE = "It will not be started again until somebody decides."
 
 
-def assign(room: Room, sender: str, hook: Hook, body: str) -> None:
+def assign(core: Core, principal: Principal, sender: str, hook: Hook, body: str) -> None:
     """Send the assignment of the item on a hook to its owner."""
     title = f": {hook.item.title}" if hook.item.title else ""
-    room.mailbox(sender).send(
-        hook.agent_id,
-        body,
+    about_it = (hook.agent_id, hook.item.bead_id, str(hook.item.assigned_at))
+    draft = messages.Send(
+        agent_id=sender,
+        to=hook.agent_id,
+        body=body,
         subject=line_in(f"{hook.item.bead_id} is on your hook{title}"),
         kind=ASSIGNMENT,
-        key=_key(ASSIGNMENT, hook.agent_id, hook.item.bead_id, str(hook.item.assigned_at)),
+        key=_key(ASSIGNMENT, *about_it),
     )
+    perform(core, principal, draft)
 
 
-def complete(room: Room, hook: Hook, mayor: str, body: str) -> None:
+def complete(core: Core, principal: Principal, hook: Hook, mayor: str, body: str) -> None:
     """Send the completion report of a hook's owner to the mayor."""
-    room.mailbox(hook.agent_id).send(
-        mayor,
-        body,
+    about_it = (hook.agent_id, hook.item.bead_id, str(hook.item.assigned_at))
+    draft = messages.Send(
+        agent_id=hook.agent_id,
+        to=mayor,
+        body=body,
         subject=line_in(f"{hook.item.bead_id} is done"),
         kind=COMPLETION,
-        key=_key(COMPLETION, hook.agent_id, hook.item.bead_id, str(hook.item.assigned_at)),
+        key=_key(COMPLETION, *about_it),
     )
+    perform(core, principal, draft)
 
 
-def tell_mayor(
-    room: Room, sender: str, mayor: str, hook: Hook, item: Item, *, asked_at: str, is_spent: bool
+def escalate(
+    core: Core, principal: Principal, sender: str, to: str, subject: str, lines: list[str], key: str
 ) -> None:
-    lines = [*_facts(hook, item), f"nudged_at: {asked_at}", "", _SPENT if is_spent else _REASSIGN]
-    subject = f"{hook.agent_id} is silent on {line_in(item.bead)}"
-    _send(room, sender, mayor, subject, lines, key=_key(mayor, hook.agent_id, about(hook)))
+    draft = messages.Send(
+        agent_id=sender,
+        to=to,
+        body="\n".join(lines),
+        subject=line_in(subject),
+        kind=ESCALATION,
+        priority="urgent",
+        key=key,
+    )
+    with suppress(IdTaken):  # it was sent before, with other text
+        perform(core, principal, draft)
 
 
-def notify_human(room: Room, sender: str, human: str, hook: Hook, item: Item) -> None:
-    lines = [*_facts(hook, item), "", _DECIDE]
+def notify_human(core: Core, principal: Principal, sender: str, human: str, hook: Hook, item: Item) -> None:
+    lines = [*facts(hook, item), "", "It will not be started again until somebody decides."]
     subject = f"{line_in(item.bead)} was started {item.restarts + 1} times and is stuck"
-    _send(room, sender, human, subject, lines, key=_key(human, item.bead, *item.starts))
+    escalate(core, principal, sender, human, subject, lines, _key(human, item.bead, *item.starts))
 
 
-def _facts(hook: Hook, item: Item) -> list[str]:
+def facts(hook: Hook, item: Item) -> list[str]:
     """Return the facts, one to a line. Text from a hook is reduced to one line, so that it cannot add facts."""
     last = "never" if hook.last_activity is None else text_of(hook.last_activity)
     return [
@@ -142,18 +153,6 @@ def _facts(hook: Hook, item: Item) -> list[str]:
         f"last_activity: {last}",
         f"restarts: {item.restarts}",
     ]
-
-
-def _send(room: Room, sender: str, to: str, subject: str, lines: list[str], *, key: str) -> None:
-    with suppress(IdTaken):  # it was sent before, with other text
-        room.mailbox(sender).send(
-            to,
-            "\n".join(lines),
-            subject=line_in(subject),
-            kind=ESCALATION,
-            priority="urgent",
-            key=key,
-        )
 
 
 def _key(*about: str) -> str:
@@ -299,12 +298,15 @@ class Witness:
         return now - watch.asked_at >= timedelta(seconds=self._patience.for_answer(watch.agent))
 
     def _escalate(self, hook: Hook, item: Item, watch: Watch, done: dict[str, list[str]]) -> None:
-        room, asked_at = self._chipset.room, text_of(watch.asked_at or watch.seen_at)
+        mail = (self._chipset.room.core, self._chipset.room.principal, watch.by)
+        asked_at = text_of(watch.asked_at or watch.seen_at)
         is_spent = item.restarts >= self._patience.most_restarts
-        tell_mayor(room, watch.by, self._mayor, hook, item, asked_at=asked_at, is_spent=is_spent)
+        lines = [*facts(hook, item), f"nudged_at: {asked_at}", "", _SPENT if is_spent else _REASSIGN]
+        subject = f"{hook.agent_id} is silent on {line_in(item.bead)}"
+        escalate(*mail, self._mayor, subject, lines, _key(self._mayor, hook.agent_id, about(hook)))
         done["escalated"].append(hook.agent_id)
         if is_spent and item.human_told < item.restarts:
-            notify_human(room, watch.by, self._human, hook, item)
+            notify_human(*mail, self._human, hook, item)
             self._chipset.items.human_knows(item)
             done["human"].append(item.bead)
 
