@@ -26,6 +26,7 @@ DESIGNED = {
     "pollInterval": 5.0,
     "mailboxesRoot": "~/.nanobot/mailboxes",
 }
+ON = {"enabled": True, "agentId": "coder"}
 OURS = {"store": "", "mailsPerMinute": 60, "automaticMails": 10, "automaticPerHour": 100}
 
 
@@ -86,12 +87,15 @@ def test_keys_that_nanobot_reads_itself_are_let_through() -> None:
         ({"pollInterval": 0}, "channels.mailbox.pollInterval"),
         ({"pollInterval": 1e-9}, "channels.mailbox.pollInterval"),
         ({"agentId": "Postmaster"}, "channels.mailbox.agentId: 'postmaster' is reserved for the room itself"),
-        ({"mailboxesRoot": "~nobodyhere/x"}, "channels.mailbox.mailboxesRoot: .*a user without a home folder"),
-        ({"mailboxesRoot": "/tmp/a?b"}, "channels.mailbox.mailboxesRoot: .*remove the \\?"),
-        ({"mailboxesRoot": __file__}, "channels.mailbox.mailboxesRoot: .*is not a folder"),
-        ({"mailboxesRoot": f"{__file__}/x"}, "channels.mailbox.mailboxesRoot: .*is not a folder"),
-        ({"store": "nonsense:"}, "channels.mailbox.store: .*names no store.*sqlite:"),
-        ({"store": "files:/tmp/x"}, "channels.mailbox.store: .*names no layout"),
+        (
+            ON | {"mailboxesRoot": "~nobodyhere/x"},
+            "channels.mailbox.mailboxesRoot: .*~nobodyhere/x.* names no file",
+        ),
+        (ON | {"mailboxesRoot": "/tmp/a?b"}, "channels.mailbox.mailboxesRoot: .*remove the \\?"),
+        (ON | {"mailboxesRoot": __file__}, "channels.mailbox.mailboxesRoot: .*is not a folder"),
+        (ON | {"mailboxesRoot": f"{__file__}/x"}, "channels.mailbox.mailboxesRoot: .*is not a folder"),
+        (ON | {"store": "nonsense:"}, "channels.mailbox.store: .*names no store.*sqlite:"),
+        (ON | {"store": "files:/tmp/x"}, "channels.mailbox.store: .*names no layout"),
         ({"agent__id": "anna"}, "channels.mailbox.agent__id: is not a setting .*did you mean agentId"),
         ({"enabled_": True}, "channels.mailbox.enabled_: is not a setting .*did you mean enabled"),
         ({"allow_form": ["anna"]}, "channels.mailbox.allow_form: is not a setting .*did you mean allowFrom"),

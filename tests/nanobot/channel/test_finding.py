@@ -185,7 +185,7 @@ def of_room(folder: Path, **section: str) -> Finding:
 @pytest.mark.parametrize(
     ("section", "text"),
     [
-        ({"mailboxesRoot": "/proc/x"}, "channels.mailbox.mailboxesRoot: no room can be opened at files:/proc/x"),
+        ({"mailboxesRoot": "/proc/x"}, "channels.mailbox.mailboxesRoot: no room can be opened at /proc/x"),
         ({"store": "sqlite:/proc/x/x.db"}, "channels.mailbox.store: no room can be opened at sqlite:/proc/x/x.db"),
         ({"store": "sqlite:{}/config.json/x.db"}, "config.json is not a folder"),
         ({"store": "sqlite:{}"}, "is a folder"),

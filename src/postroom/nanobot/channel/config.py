@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -18,7 +17,7 @@ from ...errors import BadStore, Invalid
 from ...model.agent import EVERYONE
 from ...model.names import ONE_MAILBOX, POSTMASTER, check_agent, fold
 from ...model.values import check_label, check_text
-from ...store.address import place_of
+from ...store.address import absolute, check_usable
 
 OWN_CHANNEL = "mailbox"  # the name of the channel
 SECTION = f"channels.{OWN_CHANNEL}"
@@ -47,7 +46,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def address(self) -> str:
         """The address of the room."""
-        return self.store or f"files:{Path(self.mailboxes_root).expanduser().absolute()}?layout=nanobot"
+        return self.store or absolute(f"files:{self.mailboxes_root}?layout=nanobot")
 
 
 _KEYS = dict(zip(Config.__struct_fields__, Config.__struct_encode_fields__, strict=True))
@@ -73,7 +72,8 @@ def parse(section: Any) -> Config:
         raise Invalid(str(wrong).replace("`$.", f"`{SECTION}."), field=SECTION) from None
     _check_names(config)
     _check_words(config)
-    _check_place(config)
+    if config.enabled:
+        _check_place(config)
     return config
 
 
@@ -123,35 +123,13 @@ def _check_not_taken(text: str, name: str) -> None:
 
 
 def _check_place(config: Config) -> None:
-    """Refuse an address or folder that cannot be a room, before it is opened."""
-    if config.store:
-        try:
-            place_of(config.store)
-        except BadStore as wrong:
-            raise Invalid(wrong.message, field=f"{SECTION}.store", hint=wrong.hint) from None
-    else:
-        _check_root(config.mailboxes_root)
-
-
-def _check_root(root: str) -> None:
-    field = f"{SECTION}.mailboxesRoot"
-    if "?" in root or "\0" in root:  # in an address, a ? begins the options
-        raise Invalid(f"{root!a} has a character that no room may have", field=field, hint="remove the ?")
+    """Refuse an address or folder where no room can be made or opened. Nothing is made."""
+    key, place = ("store", config.store) if config.store else ("mailboxesRoot", config.mailboxes_root)
+    field = f"{SECTION}.{key}"
+    if not config.store and "?" in place:  # in an address, a ? begins the options
+        raise Invalid(f"{place!a} has a ?, which no room may have", field=field, hint="remove the ?")
     try:
-        folder = Path(root).expanduser().absolute()
-    except RuntimeError:
-        hint = "write the whole path"
-        raise Invalid(f"{root!a} names a user without a home folder", field=field, hint=hint) from None
-    taken = _not_a_folder(folder)
-    if taken is not None:
-        hint = "name a folder; it is created if it does not exist"
-        raise Invalid(f"{str(taken)!a} is not a folder", field=field, hint=hint)
-
-
-def _not_a_folder(folder: Path) -> Path | None:
-    """Return the file on the path of this folder, if there is one. A path without access fails when opened."""
-    try:
-        nearest = next(place for place in (folder, *folder.parents) if place.exists())
-        return None if nearest.is_dir() else nearest
-    except OSError:
-        return None
+        check_usable(config.address)
+    except BadStore as wrong:
+        what = f"no room can be opened at {place}: {wrong.message}"
+        raise Invalid(what, field=field, hint=wrong.hint or "name another place") from None

@@ -19,8 +19,8 @@ from urllib.parse import unquote, urlsplit
 
 from ...errors import PostroomError
 from ...model.agent import EVERYONE
-from ...model.report import Diagnosis, Level, error, note, ok, warning
-from ...store.address import check_usable, is_there
+from ...model.report import Diagnosis, error, note, ok, warning
+from ...store.address import is_there
 from . import config as channel_config
 from . import gateways
 
@@ -169,25 +169,13 @@ def _of_config(path: Path) -> list[Finding]:
     try:
         value = channel_config.parse(section)
     except PostroomError as wrong:
-        return [error("config", f"{path}: {wrong}")]
+        return [error("config", f"{path}: {wrong.field}: {wrong.message}", wrong.hint or "")]
     if not value.enabled:
         return [warning("config", f"{channel_config.SECTION}.enabled is false in {path}", "set it to true")]
-    of_room = _of_room(value)
-    is_second = path != Path(DEFAULT_CONFIG).expanduser()
-    running = [gateways.check_gateway(value, path, is_second=is_second)] if of_room.level is Level.OK else []
-    return [of_room, *_strangers(value), *running, MODEL]
-
-
-def _of_room(value: channel_config.Config) -> Finding:
-    """Check that the room can be opened. It is not created here: the gateway does that."""
-    try:
-        check_usable(value.address)
-    except PostroomError as wrong:
-        key = "store" if value.store else "mailboxesRoot"
-        what = f"{channel_config.SECTION}.{key}: no room can be opened at {value.address}: {wrong.message}"
-        return error("config", what, wrong.hint or "name another place")
     later = ", which is created when it starts" if is_there(value.address) is False else ""
-    return ok("config", f"{value.agent_id} takes mail at {value.address}{later}")
+    takes = ok("config", f"{value.agent_id} takes mail at {value.address}{later}")
+    is_second = path != Path(DEFAULT_CONFIG).expanduser()
+    return [takes, *_strangers(value), gateways.check_gateway(value, path, is_second=is_second), MODEL]
 
 
 def _strangers(value: channel_config.Config) -> list[Finding]:
