@@ -122,6 +122,11 @@ def arrive(lock: GatewayLock, mailbox: Mailbox) -> int:
     if not lock.take():
         hint = "end that one, or choose another agentId for this one"
         raise NotAllowed(f"a gateway of {mailbox.name} is running already", field="agentId", hint=hint)
+    return free_claims(mailbox)
+
+
+def free_claims(mailbox: Mailbox) -> int:
+    """Release the letters that gateways of this agent hold; return how many. Only the one gateway may do that."""
     core = mailbox.core
     claimed = core.store.find(Query(mailbox=mailbox.name, states=(State.CLAIMED,)))
     held = [one for one in claimed if one.delivery.lease and one.delivery.lease.holder.startswith(_HOLDER)]

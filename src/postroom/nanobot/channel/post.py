@@ -25,7 +25,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ... import room as postroom_room
-from ...aio import AsyncRoom, AsyncWork
+from ...aio import AsyncRoom
 from ...core import messages
 from ...errors import HopsSpent, LoopDetected, NotAllowed, PostroomError, TooFast
 from ...model.codec import encode
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from ...aio import AsyncTask
     from ...core.core import Core
     from ...core.messages import Receipt
-    from ...letter import Work
     from ...mailbox import Mailbox
     from ...model.message import Message, Part
     from .config import Config
@@ -193,35 +192,13 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     callback: Caller | None = None  # set by local code: where its answer is reported, instead of to the caller
 
 
-class GatewayRoom(AsyncRoom):
-    """The room of a gateway, which chooses the letters that it claims."""
-
-    async def claim(
-        self, mailboxes: Sequence[str], claim: Callable[[], list[Work]], timeout: float
-    ) -> list[AsyncWork]:
-        """Wait until `claim` has claimed some letters. If the waiting task is cancelled, they are released."""
-        claimed: list[Work] = []
-
-        def look() -> list[Work]:
-            claimed[:] = claim()
-            return claimed
-
-        try:
-            await self._wait_until(mailboxes, timeout, look)
-        except asyncio.CancelledError:
-            for work in claimed:
-                await self.run(work.release)
-            raise
-        return [AsyncWork(self, work) for work in claimed]
-
-
 class Post:
     """The room and the mailbox of one agent, with the limits on what its model may send."""
 
     def __init__(self, config: Config, opened: postroom_room.Room) -> None:
         self.config = config
         self.name = check_agent(config.agent_id, "agentId")
-        self.room = GatewayRoom(opened)
+        self.room = AsyncRoom(opened)
         self.box = self.room.mailbox(self.name)
         self.turns = Turns()
         self.automatic = auto_reply.Automatic(config.automatic_mails, config.automatic_per_hour)

@@ -16,6 +16,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...aio import AsyncWork
 from ...core import deliveries, tasks
 from ...core import work as core_work
 from ...core.verb import perform
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Iterator
     from pathlib import Path
 
-    from ...aio import AsyncWork
     from ...mailbox import Mailbox
     from .bus import Bus, Log
     from .intent import Intent
@@ -180,8 +180,8 @@ class Reception:
         """Release all letters in hand, and mark the agent as gone."""
         for turn in self.post.turns.all():
             self.post.turns.end(turn)
-            await self._attempt("release a letter", turn.work.release())
         if self._lock.is_ours:
+            await self._attempt("release letters", self.post.room.run(gateways.free_claims, self.post.mailbox))
             await self._attempt("leave", self.post.box.leave())
             self._lock.release()
 
@@ -226,14 +226,13 @@ class Reception:
         busy = self.post.turns.peers_with(MOST_OF_ONE) | self._pace.waiting(now)
         if not busy and not self._held:
             return await self.post.box.claim(count, lease=LEASE, timeout=poll, holder=self._holder)
-        wait = 0.0 if busy else poll  # new mail of a busy peer would end the wait at once, again and again
         claim = partial(
             _claim_except, self.post.mailbox, busy, self._held, count, lease=LEASE, holder=self._holder
         )
-        found = await self.post.room.claim([self.post.name], claim, wait)
-        if busy and not found:
+        found = await self.post.room.run(claim)
+        if not found:  # no wait for mail: that of a busy peer would end it at once, again and again
             await asyncio.sleep(min(poll, 1.0))
-        return found
+        return [AsyncWork(self.post.room, work) for work in found]
 
     async def _renew_loop(self) -> None:
         """Send heartbeats, renew leases and check deadlines, again and again."""
