@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 
-from .room import chosen_settings, open, open_with
+from .room import open, open_with
+from .settings import chosen_settings
 
 # Checks of a room's surroundings; a bad finding of any other check is damage inside the room.
 AROUND = frozenset({"permissions", "folder", "file system", "space", "bells", "place", "settings"})

@@ -13,12 +13,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from msgspec.structs import replace
-
-from .clock import RandomIds, SystemClock
+from .clock import SystemClock
 from .core import inbox, peers, presentation
 from .core.authorize import OWNER, authorize
-from .core.core import Core
+from .core.core import core_of, open_core
 from .core.validation import as_list, check_count
 from .core.verb import perform, request
 from .errors import Invalid
@@ -26,17 +24,17 @@ from .letter import Letter
 from .mailbox import Mailbox
 from .model.names import AT, check_agent
 from .reader import Reader
-from .settings import default_room, load_settings, misspelt
-from .store.address import open_store
+from .settings import chosen_settings, misspelt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import timedelta
     from types import TracebackType
     from typing import TypeVar, Unpack
 
     from .clock import Clock, Ids
     from .core.authorize import Principal
+    from .core.core import Core
     from .core.portable import Imported
     from .core.retention import Sweep
     from .core.verb import Runs
@@ -65,23 +63,7 @@ def open(store: str | os.PathLike[str] | None = None, **settings: Any) -> Room:
 
 def open_with(chosen: Settings, clock: Clock, *, makes: bool = True) -> Room:
     """Open a room with settings that are chosen already. Without `makes`, its folder must exist."""
-    store = open_store(
-        chosen.store,
-        clock=clock,
-        durable=chosen.durability == "power",
-        busy_timeout=chosen.busy_timeout,
-        makes=makes,
-    )
-    return Room(store, chosen)
-
-
-def chosen_settings(
-    store: str | os.PathLike[str] | None, settings: dict[str, Any], defaults: Mapping[str, Any] | None = None
-) -> Settings:
-    """Return the settings in force for a room opened like this. `defaults` replace those of the library."""
-    address = f"sqlite:{os.fspath(store)}" if isinstance(store, os.PathLike) else store
-    chosen = load_settings({"store": address, **settings}, defaults=defaults)
-    return chosen if chosen.store else replace(chosen, store=f"sqlite:{default_room()}")
+    return room_of(open_core(chosen, clock, makes=makes), OWNER)
 
 
 def room_of(core: Core, principal: Principal) -> Room:
@@ -105,14 +87,7 @@ class Room(Reader):
     ) -> None:
         self.settings = settings
         self.principal = principal  # for whom this room acts
-        self.core = Core(
-            store,
-            settings,
-            clock or store.clock,
-            ids or RandomIds(),
-            file_root=settings.file_root,
-            system=settings.system,
-        )
+        self.core = core_of(store, settings, clock, ids)
 
     def acting_as(self, principal: Principal) -> Room:
         """Return this room for another principal. Servers that authenticate their callers use it."""

@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from .environment import PREFIX, config_path, own_room, project_room
 from .environment import environment as own_environment
@@ -108,6 +109,15 @@ def load_settings(
             )
         fields["store"] = f"sqlite:{room}"
     return _checked(values | fields)
+
+
+def chosen_settings(
+    store: str | os.PathLike[str] | None, settings: dict[str, Any], defaults: Mapping[str, Any] | None = None
+) -> Settings:
+    """Return the settings in force for a room opened like this. `defaults` replace those of the library."""
+    address = f"sqlite:{os.fspath(store)}" if isinstance(store, os.PathLike) else store
+    chosen = load_settings({"store": address, **settings}, defaults=defaults)
+    return chosen if chosen.store else replace(chosen, store=f"sqlite:{default_room()}")
 
 
 def default_room() -> str:

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from postroom.room import chosen_settings, open_with
+from postroom.room import open_with
+from postroom.settings import chosen_settings
 from postroom.store.files import durable as files_durable
 from postroom.store.files import transaction
 from postroom.swarm import MailboxManager, Message, MessageStatus, mail

@@ -27,9 +27,8 @@ from ..model.codec import token_hash
 from ..model.message import DEFAULT_SCOPE
 from ..model.names import check_scope, fold
 from ..model.peer import Peer
-from ..room import chosen_settings
 from ..server.tls import fingerprint_of_pem, first_certificate
-from ..settings import SERVICE_DEFAULTS, Settings
+from ..settings import SERVICE_DEFAULTS, Settings, chosen_settings
 from ..store.address import file_of, place_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 from ..clock import SystemClock
 from ..errors import Refused
 from ..model.values import check_text
-from ..room import chosen_settings, open_with
+from ..room import open_with
+from ..settings import chosen_settings
 from . import witness
 from .folder import Patience, StateFolder
 from .hooks import AT_WORK, Hooks, Items, Roles, Status

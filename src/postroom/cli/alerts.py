@@ -175,8 +175,7 @@ def run_watch(context: Context) -> Iterator[Answer]:
     way, timeout = _way(context), context.get("timeout", FOR_EVER)
     if context.get("desktop"):
         desktop.program()  # a missing program is reported before anything begins
-    if context.is_new_room:  # a refused request leaves no empty room behind
-        context.room_in_memory().mailbox(context.me).begin_alerts(way)
+    context.try_out(lambda box: box.begin_alerts(way))
     if unread := context.mailbox.begin_alerts(way, backlog=bool(context.get("backlog"))):
         note(context.call, f"{unread} unread already, which give no alert; with --backlog they do")
     has_alerted = False

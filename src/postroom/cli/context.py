@@ -13,13 +13,14 @@ from contextlib import suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from ..clock import SystemClock
+from ..core.authorize import OWNER
+from ..core.core import core_of, open_core
 from ..core.verb import perform
 from ..environment import Uninterrupted, environment, own_room, project_room, sessions_folder, variable
 from ..errors import BadStore, Invalid, PostroomError
 from ..model.names import check_agent
-from ..room import Room, chosen_settings
-from ..room import open as open_room
-from ..settings import NO_SUCH_SETTING, Settings
+from ..settings import NO_SUCH_SETTING, Settings, chosen_settings
 from ..store.address import absolute, file_of, is_there, place_of
 from .answer import Answer, screen_of
 from .errors import CannotCreate, Misconfigured, NoInput, Usage
@@ -30,9 +31,11 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from ..core.core import Core
     from ..core.verb import Verb
     from ..hosts.sessions import Session
     from ..mailbox import Mailbox
+    from ..room import Room
     from .answer import Screen
     from .output import Progress
     from .parse import Call
@@ -156,11 +159,9 @@ def _whole(context: Context, word: str) -> str:
 def _beginning(context: Context, word: str) -> list[str]:
     from ..core.search import FindIds  # noqa: PLC0415 - only for commands with an ID
 
-    room = context.room
-    mailbox = None if context.is_of_room else context.mailbox.name
+    mailbox = "" if context.is_of_room else check_agent(context.me, "mailbox")
     try:
-        request = FindIds(agent_id=mailbox or "", prefix=word, limit=_MOST)
-        return perform(room.core, room.principal, request).ids
+        return perform(context.core, OWNER, FindIds(agent_id=mailbox, prefix=word, limit=_MOST)).ids
     except PostroomError:  # the command itself reports what is wrong
         return []
 
@@ -250,15 +251,15 @@ class Context:
         if "agent_id" in known and not self.is_of_room:
             given["agent_id"] = self.me
         if self.is_new_room and not self.looks:
-            trial = self.room_in_memory()
-            perform(trial.core, trial.principal, asked(**given | ({"timeout": 0.0} if declaration.waits else {})))
-        room, request = self.room, asked(**given)
+            at_once = {"timeout": 0.0} if declaration.waits else {}
+            perform(self._core_in_memory(), OWNER, asked(**given | at_once))
+        request = asked(**given)
         if not (declaration.slow or declaration.many or "progress" in known) or not sys.stderr.isatty():
-            return perform(room.core, room.principal, request)
+            return perform(self.core, OWNER, request)
         with self.progress() as progress:
             if "progress" in known:
                 request = asked(**given, progress=progress.tell)
-            return perform(room.core, room.principal, request)
+            return perform(self.core, OWNER, request)
 
     def progress(self, whole: int | None = None) -> Progress:
         """Return a line that shows on a terminal how far the command is."""
@@ -327,18 +328,38 @@ class Context:
         return is_there(self.settings.store) is False
 
     @cached_property
-    def room(self) -> Room:
+    def core(self) -> Core:
         """The room. A command that only reads makes none: it gets an empty room in memory instead.
 
         A room that was named with --room and does not exist is an error: the name is probably mistyped.
         """
         if self.is_new_room and self.looks:
             self.check_named_room()
-            return self.room_in_memory()
+            return self._core_in_memory()
         self.check_folder()
         with Uninterrupted():
             from ..store.sqlite import store  # noqa: F401, PLC0415 - loaded uninterrupted, not on opening
-        return open_room(self.settings.store, **dict(self.get("set", ())))
+        return open_core(self.settings, SystemClock())
+
+    @cached_property
+    def room(self) -> Room:
+        """The room as the Python API has it, for commands that need more than verbs."""
+        from ..room import room_of  # noqa: PLC0415 - most commands perform a verb and need no more
+
+        return room_of(self.core, OWNER)
+
+    def try_out(self, verb: Callable[[Mailbox], object]) -> None:
+        """Where there is no room yet, try in memory first, so that a refused request leaves no empty room behind."""
+        if self.is_new_room:
+            from ..room import room_of  # noqa: PLC0415 - rare
+
+            verb(room_of(self._core_in_memory(), OWNER).mailbox(self.me))
+
+    def _core_in_memory(self) -> Core:
+        """Return an empty room with these settings that only this process sees."""
+        from ..store.sqlite.memory import MemoryStore  # noqa: PLC0415 - only where there is no room yet
+
+        return core_of(MemoryStore(), self.settings)
 
     def note_if_unknown(self) -> None:
         """Print a similar name where nothing was found and the caller is unknown."""
@@ -379,12 +400,6 @@ class Context:
 
             hint = f"mkdir -p {quote(folder)}"
             raise CannotCreate(f"there is no folder {folder}", field="--room", hint=hint)
-
-    def room_in_memory(self) -> Room:
-        """Return an empty room with these settings that only this process sees."""
-        from ..store.sqlite.memory import MemoryStore  # noqa: PLC0415 - only where there is no room yet
-
-        return Room(MemoryStore(), self.settings)
 
     @cached_property
     def screen(self) -> Screen:

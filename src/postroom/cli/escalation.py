@@ -170,13 +170,13 @@ def _next(context: Context, id: str) -> dict[str, Any] | None:
     one = next((one for one in known if one.id == id), None)
     if one is None or one.due_at is None:
         return None
-    place = core_escalation.next_rung(context.room.core, one)
+    place = core_escalation.next_rung(context.core, one)
     return None if place is None else {"name": one.rungs[place], "at": to_plain(one.due_at)}
 
 
 def _passed_over(context: Context, letter: Message) -> list[str]:
     """Return the agents on the ladder below the one that was asked."""
-    core = context.room.core
+    core = context.core
     rungs = rungs_above(core_escalation.check_ladder(core, context.get("ladder")), context.mailbox.name)
     receiver = letter.recipients[0].address
     return list(takewhile(lambda name: not same_name(name, receiver), rungs)) if receiver in rungs else []

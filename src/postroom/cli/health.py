@@ -18,7 +18,7 @@ from ..maintenance import doctor
 from ..model.delivery import State
 from ..model.names import AT
 from ..model.report import Level
-from ..room import chosen_settings
+from ..settings import chosen_settings
 from .answer import Answer
 from .command import WHOLE, Option, command
 from .errors import Misconfigured

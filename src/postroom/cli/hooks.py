@@ -89,7 +89,7 @@ class CommandAccess:
 
     @property
     def core(self) -> Core:
-        return self._context.room.core
+        return self._context.core
 
     @property
     def principal(self) -> Principal:

@@ -414,7 +414,7 @@ def run_peers_add(context: Context) -> Answer:
     if "token_file" in context.values:
         question = f"The token that {system!a} showed for us: "
         fields["token"] = _secret(context, context.get("token_file"), "--token-file", question)
-    before = None if context.is_new_room else core_peers.peer(context.room.core, system)
+    before = None if context.is_new_room else core_peers.peer(context.core, system)
     made = context.perform(core_peers.AddPeer, fields=fields)
     ours, after = context.room.system, made.peer
     if made.token:
@@ -455,7 +455,7 @@ def _secret(context: Context, source: str, field: str, question: str) -> str:
 )
 def run_peers_list(context: Context) -> Answer:
     found = context.perform()
-    _, stranded = outbox.count_waiting(context.room.core)
+    _, stranded = outbox.count_waiting(context.core)
     data = {"system": context.room.system, "peers": _with_links(context, found), "stranded": stranded}
     return Answer(context.name, data, listed)
 
@@ -463,7 +463,7 @@ def run_peers_list(context: Context) -> Answer:
 def _with_links(context: Context, peers: list[Peer]) -> list[dict[str, Any]]:
     """Return peers as JSON, each with the state of its link, if a server knows it, and the letters that wait."""
     links = _links(context) if peers else {}
-    waiting, _ = outbox.count_waiting(context.room.core)
+    waiting, _ = outbox.count_waiting(context.core)
     return [
         plain(peer) | {"link": links.get(peer.system), "waiting": waiting.get(peer.system, 0)} for peer in peers
     ]
@@ -478,7 +478,7 @@ def _links(context: Context) -> dict[str, Any]:
 
 def why_it_waits(context: Context, mailbox: str) -> str | None:
     """Return why a letter for another system still waits: no server runs, or the link is down; else None."""
-    core = context.room.core
+    core = context.core
     if served_at(context.room.settings.store) is None:
         return "waits: nobody serves this room"
     peer = outbox.peer_towards(core, core_peers.all_peers(core), system_of(mailbox))
@@ -611,7 +611,7 @@ def _pinned(pem: str, field: str) -> dict[str, Any]:
 )
 def run_peers_remove(context: Context) -> Answer:
     gone = context.perform()
-    _, stranded = outbox.count_waiting(context.room.core)
+    _, stranded = outbox.count_waiting(context.core)
     lost = {system: many for system, many in stranded.items() if speaks_for(gone, system)}
     return Answer(context.name, {"removed": gone.system, "waiting": lost}, removed)
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.inbox import Messages
 from ..errors import Invalid
-from ..mailbox import draft
 from ..model.values import read_json
 from . import views
 from .command import BODY, CONTENT, EXTRA, ID, LIMIT, Option, command
@@ -304,6 +303,8 @@ def _draft(context: Context, line: str, field: str) -> Draft:
     fields = _object(context, line, field)
     if "to" not in fields:
         raise Invalid("nobody is named", field=f"{field}: to")
+    from ..mailbox import draft  # noqa: PLC0415 - rare
+
     try:
         return draft(fields.pop("to"), fields.pop("body", None), **fields)
     except Invalid as wrong:

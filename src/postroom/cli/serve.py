@@ -19,8 +19,8 @@ from ..formats.plain import plain
 from ..hosts.sessions import session_around_us
 from ..mcp.sdk import need_sdk
 from ..model.names import check_agent, check_scope
-from ..room import chosen_settings
 from ..server.client import SocketClient
+from ..settings import chosen_settings
 from ..store.address import absolute
 from .answer import Answer
 from .command import LIMIT, Option, command, command_of

@@ -71,8 +71,7 @@ def run_work(context: Context) -> Iterator[Answer]:
     """Work on one letter, or with --loop on one after the other."""
     lease = context.get("lease", context.settings.lease)
     timeout = context.get("timeout", FOR_EVER)
-    if context.is_new_room:  # a refused request leaves no empty room behind
-        context.room_in_memory().mailbox(context.me).claim(lease=lease, **_wanted(context))
+    context.try_out(lambda box: box.claim(lease=lease, **_wanted(context)))
     claimed = _next(context, lease, timeout)
     if claimed is None:
         yield Answer(context.name, {"letter": None, "exit": None, "receipts": []}, views.worked, code=NOTHING)

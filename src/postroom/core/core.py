@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, field
 
-from ..clock import Clock, Ids
+from ..clock import Clock, Ids, RandomIds
 from ..errors import StoreFailing
 from ..model.codec import convert, to_plain
 from ..model.message import DEFAULT_SCOPE
 from ..model.record import Record
 from ..policy.admission import check_rate
 from ..policy.limits import Limits
+from ..store.address import open_store
 from ..store.protocol import Put, Store
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ..model.query import Moment
+    from ..settings import Settings
     from ..store.protocol import Write
 
 
@@ -94,6 +96,30 @@ class Core(Struct, frozen=True):
     def new_id(self, sender: str) -> str:
         """Return an id for a new letter: the store's own if its layout prescribes one, else a generated one."""
         return self.ids.message() if self.store.fresh_id is None else self.store.fresh_id(sender)
+
+
+def core_of(store: Store, settings: Settings, clock: Clock | None = None, ids: Ids | None = None) -> Core:
+    """Return the core of a room over this store, with these settings."""
+    return Core(
+        store,
+        settings,
+        clock or store.clock,
+        ids or RandomIds(),
+        file_root=settings.file_root,
+        system=settings.system,
+    )
+
+
+def open_core(chosen: Settings, clock: Clock, *, makes: bool = True) -> Core:
+    """Open the room at the address of the settings. Without `makes`, its folder must exist."""
+    store = open_store(
+        chosen.store,
+        clock=clock,
+        durable=chosen.durability == "power",
+        busy_timeout=chosen.busy_timeout,
+        makes=makes,
+    )
+    return core_of(store, chosen)
 
 
 # Records: small named values with a revision. Read and write one inside a plan, so that no writer comes between.

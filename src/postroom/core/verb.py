@@ -32,7 +32,6 @@ from typing import (
     cast,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
 import msgspec
@@ -291,14 +290,12 @@ class Parameter(Struct, frozen=True):
 @cache
 def parameters(cls: type[Verb]) -> dict[str, Parameter]:
     """Return the parameters of a verb by name: its own, then those that it inherits, and the agent last."""
-    hints = get_type_hints(cls, include_extras=True)
     declaration = cls.declaration()
     found = {}
     fields = {field.name: field for field in msgspec.structs.fields(cls)}
     own_first = dict.fromkeys(name for base in cls.__mro__ for name in vars(base).get("__annotations__", ()))
     for field in (fields[name] for name in own_first if name in fields):  # without class variables
-        hint = hints[field.name]
-        wanted, about = get_args(hint) if get_origin(hint) is Annotated else (hint, "")
+        wanted, about = get_args(field.type) if get_origin(field.type) is Annotated else (field.type, "")
         if about is LOCAL:
             continue
         name = field.encode_name

@@ -26,9 +26,10 @@ from ..formats.map import PING
 from ..model.message import same_name
 from ..model.peer import EVERYWHERE, Peer
 from ..policy.trust import route_to
-from ..room import chosen_settings, open_with
 from ..room import open as open_room
+from ..room import open_with
 from ..server.executor import Executor
+from ..settings import chosen_settings
 from ..store.address import place_of
 from ..store.files.store import FileStore
 from ..store.protocol import Introduce, is_known
