@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from postroom import Room, UnknownMessage
+from postroom.core.threads import MOST_FOLDED
 from tests.rooms import FakeClock, RoomFactory, spoken
 
 
@@ -198,3 +199,28 @@ def test_conversations_are_made_by_the_rules_and_are_the_same_in_the_next_proces
 @pytest.mark.parametrize("bug", RULES)
 def test_a_broken_rule_is_found(tmp_path: Path, bug: str) -> None:
     assert [by_the_rules()] * 2 != conversations_in_two_processes(tmp_path, RULES[bug])
+
+
+def test_a_list_counts_all_of_a_long_conversation_and_names_its_first_and_newest_speakers(room: Room) -> None:
+    first = room.mailbox("zoe").send("bob", "0", conversation_id="long", cc="tom").id
+    room.mailbox("bob").reply(first, "1")
+    room.mailbox("eve").send("bob", "2", conversation_id="long")
+    for number in range(3, MOST_FOLDED + 30):
+        room.mailbox("ann").send("bob", str(number), conversation_id="long")
+    for reader in (room, room.mailbox("bob")):
+        (long,) = reader.conversations()
+        assert (MOST_FOLDED + 30, 0, ("zoe", "bob", "tom", "ann")) == (long.turns, long.threads, long.participants)
+        assert room.thread(first)[0].created_at == long.started_at
+    whole = room.mailbox("bob").conversation("long")
+    assert (MOST_FOLDED + 30, 1, {"zoe", "bob", "tom", "ann", "eve"}) == (
+        whole.turns, whole.threads, set(whole.participants),
+    )  # fmt: skip
+
+
+def test_a_list_counts_all_of_a_long_thread(room: Room) -> None:
+    first = room.mailbox("ann").send("bob", "0", subject="Sort").id
+    for _ in range(MOST_FOLDED + 10):
+        room.mailbox("bob").reply(first, "more")
+    for reader in (room, room.mailbox("ann")):
+        (long,) = reader.threads()
+        assert (first, "Sort", MOST_FOLDED + 11) == (long.id, long.subject, long.count)

@@ -396,3 +396,35 @@ def test_recent_letters_come_as_map_writes_them(room: Room) -> None:
     assert {"importance": "high", "subject": "s", "messageId": one["id"]}.items() <= one["meta"].items()
     assert ({"agents": ["bob", "carol"]}, {"scope": "team"}) == (two["to"], three["to"])
     assert 2 == len(ask(room, "recent", limit=2)["turns"])
+
+
+def test_pages_of_conversations_hold_each_once_wherever_it_changed_last(room: Room, clock: FakeClock) -> None:
+    """Some were opened, some follow from letters alone, and some changed after their newest letter."""
+    ids = []
+    for number in range(12):
+        if number % 3:
+            ids.append(talk(room, "ann", "bob"))
+            say(room, ids[-1], "bob")
+        else:
+            ids.append(f"talk-{number}")
+            room.mailbox("ann").send("bob", "hi", conversation_id=ids[-1])
+        clock.advance(1)
+    for number in (1, 8):
+        ask(room, "close", id=ids[number])
+        clock.advance(1)
+    say(room, ids[5], "ann")
+    clock.advance(1)
+    ask(room, "close", id=ids[4])
+    order = [ids[n] for n in (4, 5, 8, 1, 11, 10, 9, 7, 6, 3, 2, 0)]
+    for caller in (None, "bob"):
+        mine = room if caller is None else room.acting_as(agent_principal(caller))
+        assert order == [one["id"] for one in ask(mine, "list")["conversations"]]
+        for limit in (1, 2, 5):
+            found: list[str] = []
+            page: dict[str, Any] = {"nextCursor": None}
+            while "nextCursor" in page:
+                page = ask(mine, "list", limit=limit, cursor=page["nextCursor"])
+                found += [one["id"] for one in page["conversations"]]
+            assert order == found
+    with pytest.raises(Invalid, match="no conversation 'talk-none'"):
+        ask(room, "list", cursor="talk-none")

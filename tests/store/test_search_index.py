@@ -9,10 +9,12 @@ from pathlib import Path
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
-from postroom.model import message
+from postroom.model import delivery, message
 from postroom.model.query import LetterQuery
 from postroom.model.search import read_query
+from postroom.store.protocol import Forget, Move
 from postroom.store.sqlite import search
 from postroom.store.sqlite.lock import WriterLock
 from postroom.store.sqlite.store import SqliteStore
@@ -401,3 +403,42 @@ def test_a_false_index_shows_nothing_false(path: Path, small: None) -> None:
             held.execute("INSERT INTO words (rowid, said) VALUES (3, 'invented \ue001'), (999, 'invented \ue001')")
         assert found(store, "invented", None) == []
         assert all_found(store, 10)
+
+
+# -- the letters of one agent
+
+
+@pytest.mark.parametrize("indexed", [0, 40, 100], ids=["no index", "behind", "complete"])
+def test_an_agent_finds_its_own_letters_whatever_the_index_holds(path: Path, small: None, indexed: int) -> None:
+    del small
+    with opened(path, durable=False) as store:
+
+        def send(first: int, last: int) -> None:
+            for n in range(first, last):
+                to = ["bob"] if n % 7 == 0 else ["dan"]
+                sender = "bob" if n % 11 == 0 else "ann"
+                talk = {"conversation_id": f"talk-{n % 3}"} if n % 2 else {}
+                store.commit([post(letter(f"m{n}", to, sender=sender, thread_id=f"t{n % 5}", **talk))])
+
+        send(0, indexed)
+        assert indexed == store.trim().indexed
+        send(indexed, 100)
+        unsent = held(store, "m63")
+        store.commit([Move(unsent, delivery.unsend(unsent, NOW), "unsend")])
+        ack(store, held(store, "m70"))
+        store.commit([Forget("m70")])
+
+        own = [n for n in range(100) if (n % 7 == 0 or n % 11 == 0) and n not in {63, 70}]
+        expected = [f"m{n}" for n in reversed(own)]
+        newest = LetterQuery(party="bob", order="newest")
+        assert expected == names(store.letters(newest))
+        assert expected[:5] == names(store.letters(replace(newest, limit=5)))
+        assert expected[3:8] == names(store.letters(replace(newest, skip=3, limit=5)))
+        assert len(expected) == store.count(LetterQuery(party="bob"), by="all")
+        assert [f"m{n}" for n in range(99, -1, -11)] == names(
+            store.letters(LetterQuery(sender="bob", order="newest"))
+        )
+        threads = {n % 5: f"m{n}" for n in own}
+        talks = {n % 3 if n % 2 else -1: f"m{n}" for n in own}
+        assert set(threads.values()) == set(names(store.letters(LetterQuery(party="bob", newest_of="thread"))))
+        assert set(talks.values()) == set(names(store.letters(LetterQuery(party="bob", newest_of="conversation"))))
