@@ -28,8 +28,7 @@ from postroom.cli.answer import Screen
 from postroom.core import presentation
 from postroom.hosts import desktop
 from postroom.hosts import text as hosts_text
-from postroom.hosts.dialects import CLAUDE, CODEX, GEMINI
-from postroom.hosts.events import PROMPT, START
+from postroom.hosts.dialects import CLAUDE, CODEX, GEMINI, PROMPT, START
 from postroom.hosts.sessions import Session
 from postroom.hosts.sources import FileSource, letter_in_entry
 from postroom.mcp import prompts

@@ -4,8 +4,7 @@ hooks                   one call of a host: show mail at an event of a session, 
 sources                 where hooks find mail: a room, a daemon's socket, an inbox.jsonl file
 quick                   the first look of a hook: whether there is certainly nothing to show
 input                   what a host passes to a hook
-events                  the five moments of a session
-dialects                the events and answers of each host
+dialects                the moments of a session, and how each host names and answers them
 text                    mail as a hook prints it, fenced, within a host's budget
 sessions                running sessions: whose they are, and where their mail is
 naming                  the agent name of a new session

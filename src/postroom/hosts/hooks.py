@@ -20,15 +20,14 @@ from ..environment import sessions_folder, variable
 from ..errors import Busy, Invalid, Missing, StoreFailing
 from ..model.names import HUMAN, check_agent, fold
 from . import sessions
-from .dialects import DIALECTS
-from .events import END, PROMPT, START, STOP
+from .dialects import DIALECTS, END, PROMPT, START, STOP
 from .inbox_files import InboxFolder
 from .input import text_of
-from .naming import Unkept, plain, settle, unkept
+from .naming import plain, settle
 from .quick import is_going_on, is_typed
 from .sessions import BUSY, IDLE, OVER, Session, all_sessions, find, is_plain, sweep
 from .sources import WAITER_PATIENCE, FileSource, SocketSource, daemon_answers, program_of, room_source, source_of
-from .text import LONGEST, SHORT, HookText, host_output, ring, ring_in_public, session_text, shown
+from .text import LONGEST, MOST_HELD_STOPS, SHORT, HookText, host_output, ring, ring_in_public, session_text, shown
 from .waiter import alone, arrived, end_waiter, end_with_host, queue
 from .waiter import wait as wait_and_ring
 
@@ -207,7 +206,7 @@ class SessionHook:
         is_new = self._moment == START or session is None or not is_going_on(session, name)
         session = self._begin(session, name) if is_new or session is None else session
         source = source_of(self._access, session, is_new=is_new)
-        is_saved_anew = is_new and not isinstance(session, Unkept)
+        is_saved_anew = is_new and session.is_kept
         if is_saved_anew or self._moment == START:
             source.register(variable("INBOX_AGENT_NAME"), self._dialect.program)
             source.stay()
@@ -268,12 +267,17 @@ class SessionHook:
         return room, whole_path(socket) if is_served else "", ""
 
     def _unsaved(self, session: Session, agent: str, refused: OSError) -> Session:
-        """Return a session that no file keeps. Its mail is shown if its agent is known."""
+        """Return a session that no file keeps: no folder, a full or read-only disk. Its agent must be known.
+
+        Two hooks at once may both show its mail, no end of a turn is blocked, as nothing counts how often, and no
+        waiter wakes it.
+        """
         what = f"the session cannot be recorded in {sessions_folder()}: {refused.strerror}"
         if not agent:
             raise StoreFailing(what, hint="with --as its mail is shown all the same")
         self._access.warn(f"{what}; its mail is shown, but no turn is held up and it is not woken")
-        return unkept(session, check_agent(agent, "--as"))
+        session.agent, session.holds, session.is_kept = check_agent(agent, "--as"), MOST_HELD_STOPS, False
+        return session
 
     def _others(self, session: Session, name: str) -> tuple[str, ...]:
         """Return the name derived from the folder if it is an agent that another program runs.

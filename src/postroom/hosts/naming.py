@@ -1,9 +1,4 @@
-"""Agent names of sessions, and sessions that cannot be recorded.
-
-A new session gets the name of its folder, or a numbered one if a live session has it. A session whose file cannot
-be written (no folder, a full or read-only disk) still shows its mail if its agent is known; then two hooks at once
-may both show it, no end of a turn is blocked, as nothing counts how often, and no waiter wakes it.
-"""
+"""Agent names of sessions: that of the folder, or a numbered one if a live session has it."""
 
 from __future__ import annotations
 
@@ -16,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from ..environment import sessions_folder
 from ..model.names import HUMAN, ONE_MAILBOX, POSTMASTER, fold
-from .sessions import OVER, InTurn, Session, all_sessions, find, keep
-from .text import MOST_HELD_STOPS
+from .sessions import OVER, all_sessions, find, keep
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
+
+    from .sessions import Session
 
 LONGEST = 60  # characters of a folder's name that are taken
 _RESERVED = frozenset({*ONE_MAILBOX, *ONE_MAILBOX.values(), POSTMASTER})
@@ -91,32 +87,3 @@ def _one_at_a_time() -> Iterator[None]:
         yield
     finally:
         os.close(file)
-
-
-# -- sessions that cannot be recorded
-
-
-class Unkept(Session):
-    """A session that exists for one hook only, without a file."""
-
-    __slots__ = ()
-
-    def mark(self, turn: str, holds: int | None = None) -> None:
-        """Do nothing: there is no file."""
-
-    def in_turn(self) -> InTurn:
-        return _NoLock(self.path)
-
-
-class _NoLock(InTurn):
-    """A lock that locks nothing."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *how: object) -> None: ...
-
-
-def unkept(session: Session, agent: str) -> Unkept:
-    """Return a session of this agent without a file, that blocks no further end of a turn."""
-    known = {name: getattr(session, name) for name in Session.__slots__}
-    return Unkept(**known | {"agent": agent, "holds": MOST_HELD_STOPS})

@@ -119,8 +119,6 @@ _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
 class Session:
     """One session of a host."""
 
-    __slots__ = ("agent", "began", "folder", "heard_at", "holds", "host", "id", "pid", "room", "socket", "turn")
-
     def __init__(
         self,
         *,
@@ -147,6 +145,7 @@ class Session:
         self.turn = turn  # busy, idle or over
         self.holds = holds  # how many ends of turns in a row were blocked
         self.heard_at = heard_at  # when a hook last ran, by the wall clock
+        self.is_kept = True  # whether a file holds it; one without a file exists for one hook only
 
     @property
     def path(self) -> str:
@@ -191,6 +190,8 @@ class Session:
         """Record that a hook ran, and the state of the session."""
         self.turn = turn
         self.holds = self.holds if holds is None else min(holds, MOST_HOLDS)
+        if not self.is_kept:
+            return
         file = os.open(self.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             # In place, by one write: all states have four letters, so the head always has the same length.
@@ -203,11 +204,11 @@ class Session:
 
         Tools used in parallel run hooks in parallel: only the first shows new mail.
         """
-        return InTurn(self.turn_path)
+        return InTurn(self.turn_path if self.is_kept else "")
 
 
 class InTurn:
-    """An exclusive lock on a session's mail, as a context manager. `contextlib` would take long to import."""
+    """An exclusive lock on a session's mail; none without a path. `contextlib` would take long to import."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -216,11 +217,13 @@ class InTurn:
     def __enter__(self) -> None:
         from fcntl import LOCK_EX, flock  # noqa: PLC0415 - only where there is something to show
 
-        self._file = os.open(self._path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        flock(self._file, LOCK_EX)
+        if self._path:
+            self._file = os.open(self._path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            flock(self._file, LOCK_EX)
 
     def __exit__(self, *how: object) -> None:
-        os.close(self._file)
+        if self._file >= 0:
+            os.close(self._file)
 
 
 def path_of(host: str, id: str) -> str:

@@ -22,7 +22,7 @@ from ..core import presentation
 from ..model.codec import encode
 from ..model.message import Priority, origin_word
 from ..model.task import TASK, TASK_UPDATE
-from .events import BETWEEN, MARK, START, STOP
+from .dialects import BETWEEN, MARK, START, STOP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
