@@ -13,7 +13,7 @@ from postroom.model.alert import AlertLog, RecipientAlerts
 from postroom.model.message import Priority
 from postroom.model.query import Moment
 from postroom.policy import alerts
-from postroom.policy.alerts import Waiting
+from postroom.policy.alerts import WaitingLetter
 from tests.alerts.histories import CHANNELS, EXAMPLES, HISTORIES, SEVERAL, History, Ringer, history, plant, play
 from tests.alerts.witness import LIMITS
 
@@ -25,12 +25,14 @@ class Rules(Ringer):
         super().__init__(channels)
         self._logs = {channel: AlertLog(up_to=0) for channel in channels}
         self._recipient_alerts = RecipientAlerts()
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, WaitingLetter] = {}
 
     def send(self, word: str) -> None:
         id = f"m-{len(self._waiting)}"
         priority = Priority.NORMAL if word == "brief" else Priority[word.upper()]
-        self._waiting[id] = Waiting(id=id, number=len(self._waiting) + 1, priority=priority, came=self.clock.wall)
+        self._waiting[id] = WaitingLetter(
+            id=id, number=len(self._waiting) + 1, priority=priority, came=self.clock.wall
+        )
         self.note(id, word)
 
     def touch(self, what: str, id: str) -> None:
@@ -77,7 +79,7 @@ class Rules(Ringer):
         self.witness.rang(channel, verdict.ring, now, set())
         return 0.0
 
-    def _seen(self, channel: str, id: str) -> Waiting:
+    def _seen(self, channel: str, id: str) -> WaitingLetter:
         seen, its = self.witness.letters[id], self.witness.witnesses[channel].letters.get(id)
         return replace(self._waiting[id], is_unread=not seen.is_read, is_new=its is None or not its.rings)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from postroom.errors import Invalid, TooLarge
 from postroom.hosts.webhooks import send
-from postroom.model.webhook import Target, read_target
+from postroom.model.webhook import WebhookTarget, read_target
 
 PIECES = [
     *"https http :// // / @ : # ? % [ ] . .. \\ a.example 127.0.0.1 ::1 443 99999 x=1 %0d%0a 0x7f 1 - _".split(),
@@ -20,7 +20,7 @@ PIECES = [
 
 
 def test_an_address_in_its_parts() -> None:
-    assert Target(scheme="https", host="a.example", port=443, path="/") == read_target("HTTPS://A.example")
+    assert WebhookTarget(scheme="https", host="a.example", port=443, path="/") == read_target("HTTPS://A.example")
     whole = read_target("https://a.example:8443/hooks/1?key=x%20y&z=/?")
     assert ("a.example", 8443, "/hooks/1?key=x%20y&z=/?", "a.example:8443") == (
         whole.host, whole.port, whole.path, whole.header)  # fmt: skip

@@ -33,7 +33,7 @@ from ..model.record import ALERT_LOG, AUDIT, AUDITED, RECIPIENT_ALERTS, alert_lo
 from ..model.report import Rate
 from ..model.values import check_line, check_text
 from ..policy import alerts
-from ..policy.alerts import Waiting
+from ..policy.alerts import WaitingLetter
 from ..store.protocol import Move
 from . import deliveries, inbox
 from .core import change_record, commit, find_record, find_value, put_record
@@ -144,10 +144,10 @@ class Shown(MailboxVerb, kw_only=True):
 MOST_ALERTED = 100  # letters named in an alert, and urgent ones besides; the others are only counted
 
 
-class Look(Struct, frozen=True):
+class WaitingMail(Struct, frozen=True):
     """The letters that wait at a mailbox, as the rules need them."""
 
-    waiting: tuple[Waiting, ...]
+    waiting: tuple[WaitingLetter, ...]
     found: dict[str, Found]  # the waiting letters, by id
     settled: frozenset[str]  # letters in the log that need no alert any more
 
@@ -196,14 +196,14 @@ def look(
     moment: Moment,
     until: int,
     least: Priority = Priority.NORMAL,
-) -> Look:
+) -> WaitingMail:
     """Return new letters that came up to the number `until`, and those in the log."""
     page = _new(core, mailbox, way, log.up_to, until, moment, least)
     # Urgent letters overtake: they are named even beyond the first page.
     more = _new(core, mailbox, way, _number(page[-1]), until, moment, Priority.URGENT) if page else []
     noted = _noted(core, mailbox, log)
     again = [f for f in noted if f.delivery.state is State.UNREAD]
-    return Look(
+    return WaitingMail(
         waiting=(*(_waiting(f, is_new=True) for f in (*page, *more)), *(_waiting(f, is_new=False) for f in again)),
         found={f.message.id: f for f in (*page, *more, *again)},
         settled=frozenset(log.notes) - {f.message.id for f in noted},
@@ -266,9 +266,9 @@ def _noted(core: Core, mailbox: str, log: AlertLog) -> list[Found]:
     return core.store.find(Query(mailbox=mailbox, message_ids=tuple(log.notes), states=open_here, order="age"))
 
 
-def _waiting(found: Found, *, is_new: bool) -> Waiting:
+def _waiting(found: Found, *, is_new: bool) -> WaitingLetter:
     delivery = found.delivery
-    return Waiting(
+    return WaitingLetter(
         id=found.message.id,
         number=_number(found),
         priority=delivery.priority,

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from ..core.webhooks import DueCall
     from ..model.alert import AlertLetter
-    from ..model.webhook import Target, Webhook
+    from ..model.webhook import Webhook, WebhookTarget
     from ..server.executor import Executor
 
 
@@ -248,7 +248,7 @@ class WebhookClient:
             raise CallFailed(f"{target.host} broke off: its answer never came")
         return answer
 
-    def _connect(self, target: Target, line: Line, *, allow_private: bool) -> socket.socket:
+    def _connect(self, target: WebhookTarget, line: Line, *, allow_private: bool) -> socket.socket:
         """Connect to the first address that answers; all of them were checked before."""
         addresses, context = self._prepare(target, allow_private)
         why = CallFailed(f"{target.host} has no address")
@@ -273,7 +273,7 @@ class WebhookClient:
     def _dial(self, made: socket.socket, address: tuple[Any, ...]) -> None:
         made.connect(address)
 
-    def _prepare(self, target: Target, allow_private: bool) -> tuple[list[Address], ssl.SSLContext | None]:
+    def _prepare(self, target: WebhookTarget, allow_private: bool) -> tuple[list[Address], ssl.SSLContext | None]:
         """Return the addresses of a host, all checked, and the TLS context."""
         try:
             found = self._resolve(target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
@@ -286,7 +286,7 @@ class WebhookClient:
         return addresses, self._trust() if target.scheme == "https" else None
 
 
-def send(connection: HTTPConnection, target: Target, headers: Mapping[str, str], body: bytes) -> None:
+def send(connection: HTTPConnection, target: WebhookTarget, headers: Mapping[str, str], body: bytes) -> None:
     """Send the HTTP request."""
     ours = {"Host": target.header, "User-Agent": f"postroom/{__version__}", "Content-Type": "application/json"}
     connection.request("POST", target.path, body, {**ours, **headers, "Connection": "close"})

@@ -70,7 +70,7 @@ class Audit(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return replace(self, rings=tuple(changed if ring is last else ring for ring in self.rings))
 
 
-class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AlertNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A letter for which another alert may follow: an urgent one, or one whose alert failed."""
 
     last: float  # uptime of the last alert
@@ -94,7 +94,7 @@ class AlertLog(Struct, frozen=True, kw_only=True, omit_defaults=True):
     boot: str = ""  # of the machine; uptimes of an earlier boot mean nothing
     recent: tuple[float, ...] = ()  # uptimes of the alerts in the last hour
     telling: int = 0  # the number of the last recipient alert in which the channel took part; it takes part once
-    notes: dict[str, Note] = {}
+    notes: dict[str, AlertNote] = {}
     # Letters whose alert must be confirmed, and the uptime at which it counts as failed.
     open: dict[str, float] = {}
     dead: dict[str, DeadAlert] = {}  # by letter, the newest last

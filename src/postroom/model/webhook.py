@@ -36,7 +36,7 @@ _URL = re.compile(
 )
 
 
-class Target(Struct, frozen=True, kw_only=True):
+class WebhookTarget(Struct, frozen=True, kw_only=True):
     """The parsed URL of a webhook."""
 
     scheme: Literal["https", "http"]
@@ -56,7 +56,7 @@ class Target(Struct, frozen=True, kw_only=True):
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-def read_target(url: Any, field: str = "url") -> Target:
+def read_target(url: Any, field: str = "url") -> WebhookTarget:
     """Return the parsed URL, or raise Invalid with the reason."""
     text = check_line(url, field, LONGEST)
     found = _URL.fullmatch(text)
@@ -68,7 +68,7 @@ def read_target(url: Any, field: str = "url") -> Target:
     port = int(found["port"]) if found["port"] else _PORTS[scheme]
     if len(host) > 253 or not 1 <= port <= 65535 or _is_odd(host, is_six=bool(found["six"])):
         raise Invalid(f"{text!a} has no host, or no port, that can be called", field=field, hint=HINT)
-    return Target(scheme=scheme, host=host, port=port, path=(found["path"] or "/") + (found["query"] or ""))
+    return WebhookTarget(scheme=scheme, host=host, port=port, path=(found["path"] or "/") + (found["query"] or ""))
 
 
 def is_address(host: str) -> bool:

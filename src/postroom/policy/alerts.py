@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..model.alert import DeadAlert, Note, RecipientAlert, RecipientAlerts
+from ..model.alert import AlertNote, DeadAlert, RecipientAlert, RecipientAlerts
 from ..model.message import Priority
 from .retry import backoff
 
@@ -88,7 +88,7 @@ def recipient_of_this_boot(recipient: RecipientAlerts, now: Moment) -> Recipient
 # The decision of one channel
 
 
-class Waiting(Struct, frozen=True, kw_only=True):
+class WaitingLetter(Struct, frozen=True, kw_only=True):
     """A letter that is offered to its recipient and not acknowledged."""
 
     id: str
@@ -112,7 +112,7 @@ class Verdict(Struct, frozen=True):
 
 
 def decide(
-    waiting: Sequence[Waiting], log: AlertLog, recipient: RecipientAlerts, now: Moment, limits: Limits
+    waiting: Sequence[WaitingLetter], log: AlertLog, recipient: RecipientAlerts, now: Moment, limits: Limits
 ) -> Verdict:
     """Decide whether the recipient of these letters is alerted now by this channel, and about which letters."""
     log, recipient = of_this_boot(log, now), recipient_of_this_boot(recipient, now)
@@ -138,7 +138,7 @@ def decide(
 
 def record_alert(
     log: AlertLog,
-    rung: Sequence[Waiting],
+    rung: Sequence[WaitingLetter],
     up_to: int,
     number: int,
     now: Moment,
@@ -197,7 +197,7 @@ def failed(
     a try.
     """
     log = done(of_this_boot(log, now), [id])
-    note = log.notes.get(id) or Note(last=now.steady, rung=1)
+    note = log.notes.get(id) or AlertNote(last=now.steady, rung=1)
     tries = note.tries + was_tried
     if was_tried and tries >= limits.ring_tries:
         notes = {name: held for name, held in log.notes.items() if name != id}
@@ -213,7 +213,7 @@ def retry_dead(log: AlertLog, ids: Iterable[str], now: Moment) -> AlertLog:
     """Return the log after a request to try dead alerts again: at once, with all their tries left."""
     log = of_this_boot(log, now)
     delay = [id for id in ids if id in log.dead]
-    notes = log.notes | {id: Note(last=now.steady, due=now.steady) for id in delay}
+    notes = log.notes | {id: AlertNote(last=now.steady, due=now.steady) for id in delay}
     return replace(log, notes=_newest(notes), dead={id: d for id, d in log.dead.items() if id not in delay})
 
 
@@ -238,7 +238,7 @@ def of_this_boot(log: AlertLog, now: Moment) -> AlertLog:
 # Seconds until an alert about a letter is allowed: 0.0 is now, None is never
 
 
-def _own_time(letter: Waiting, log: AlertLog, now: Moment, gathering: float, limits: Limits) -> float | None:
+def _own_time(letter: WaitingLetter, log: AlertLog, now: Moment, gathering: float, limits: Limits) -> float | None:
     """Return the seconds by the letter itself, whatever alerts there were lately."""
     if _is_fresh(letter):
         return 0.0 if letter.is_urgent else gathering
@@ -252,11 +252,11 @@ def _own_time(letter: Waiting, log: AlertLog, now: Moment, gathering: float, lim
     return None
 
 
-def _is_fresh(letter: Waiting) -> bool:
+def _is_fresh(letter: WaitingLetter) -> bool:
     return letter.is_new and letter.is_unread and letter.priority > Priority.LOW
 
 
-def _gathering(waiting: Sequence[Waiting], now: datetime, limits: Limits) -> float:
+def _gathering(waiting: Sequence[WaitingLetter], now: datetime, limits: Limits) -> float:
     """Return the seconds to wait for letters that may arrive with the new ones; 0 if the clock was changed."""
     came = [w.came for w in waiting if w.came is not None and _is_fresh(w) and not w.is_urgent]
     if not came:
@@ -273,7 +273,7 @@ class _Hold(Struct, frozen=True):
     pause: float  # not for urgent letters
     cap: float
 
-    def seconds(self, letter: Waiting) -> float:
+    def seconds(self, letter: WaitingLetter) -> float:
         return self.cap if letter.is_urgent else max(self.cap, self.pause)
 
     @property
@@ -285,7 +285,7 @@ def _hold(times: Sequence[float], now: Moment, limits: Limits) -> _Hold:
     return _Hold(pause(times, now, limits), cap(times, now, limits))
 
 
-def _joins(letter: Waiting, log: AlertLog, recipient: RecipientAlerts) -> bool:
+def _joins(letter: WaitingLetter, log: AlertLog, recipient: RecipientAlerts) -> bool:
     """Return whether this channel may alert about a letter as part of the last recipient alert.
 
     The letter had arrived by then, and the channel took no part yet, or its alert failed.
@@ -299,10 +299,10 @@ def _joins(letter: Waiting, log: AlertLog, recipient: RecipientAlerts) -> bool:
 # Notes
 
 
-def _noted(held: Note | None, now: Moment) -> Note:
+def _noted(held: AlertNote | None, now: Moment) -> AlertNote:
     """Return the note after one more alert. Earlier failures count until one succeeds."""
     if held is None:
-        return Note(last=now.steady, rung=1)
+        return AlertNote(last=now.steady, rung=1)
     tries = held.tries if held.due is not None else 0
     return replace(held, last=now.steady, rung=held.rung + 1, tries=tries, due=None)
 

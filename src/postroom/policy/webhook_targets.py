@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ..errors import Invalid
 
 if TYPE_CHECKING:
-    from ..model.webhook import Target
+    from ..model.webhook import WebhookTarget
 
 
 PUBLIC, LOOPBACK, PRIVATE = "public", "loopback", "private"
@@ -85,7 +85,7 @@ def why_not(host: str, address: str, *, allow_private: bool) -> str | None:
     return f"{why} ({ALLOW} lets it be called)" if may_be_called(kind, allow_private=True) else why
 
 
-def check_target(target: Target, *, allow_private: bool) -> None:
+def check_target(target: WebhookTarget, *, allow_private: bool) -> None:
     """Refuse a target that may not be stored. Each call checks the addresses of its name again."""
     is_local = target.host == LOCALHOST or (target.is_address and kind_of(target.host) == LOOPBACK)
     if target.scheme == "http" and not (is_local and allow_private):
