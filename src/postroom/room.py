@@ -294,14 +294,17 @@ class Room(Reader):
     def export(self, *, progress: Progress | None = None) -> Iterator[bytes]:
         """Yield the whole room as JSON lines."""
         from .core import portable
+        from .formats.export import write_export
 
-        return self._perform(portable.Export, progress=progress)
+        return write_export(self._perform(portable.Export, progress=progress))
 
     def load(self, lines: Iterable[bytes | str], *, progress: Progress | None = None) -> Imported:
         """Fill this empty room from an export."""
         from .core import portable
+        from .formats.export import read_export
 
-        return self._perform(portable.Import, lines=lines, progress=progress)
+        head, found = read_export(lines, self.core.limits)
+        return self._perform(portable.Import, head=head, lines=found, progress=progress)
 
     def markdown(self, message: Message) -> str:
         """Return a letter as text for a prompt; its content stands in a fence that it cannot break."""

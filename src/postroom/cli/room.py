@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec.structs import asdict
 
-from ..core.portable import check_head
 from ..environment import PROJECT, ROOM
 from ..errors import BadStore, Conflict, Invalid, Missing, PostroomError, StoreFailing, TooLarge
+from ..formats.export import read_head
 from ..formats.plain import plain
 from ..maintenance import copy_room, restore
 from ..model.codec import to_plain
@@ -296,7 +296,7 @@ def run_import(context: Context) -> Answer:
             size = None if source == STDIN else os.fstat(file.fileno()).st_size
             lines = _lines(file, size, context)
             head = next(lines, b"")
-            check_head(context.settings, head)  # first, so that other input makes no room
+            read_head(head, context.settings)  # first, so that other input makes no room
             taken = context.room.load(chain([head], lines))
     except OSError as broken:
         raise NoInput(f"{source!a} cannot be read: {broken.strerror}", field="FILE") from None

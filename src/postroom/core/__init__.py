@@ -33,7 +33,7 @@ limits, clock, ids): it asks policy, then commits. Nothing here knows sockets, t
     peers           other systems: the allow list, proof of identity, mounted folders
     invitations     the one string by which another system joins
     transfer        copy from one room into another
-    portable        export and import as JSON lines; backups
+    portable        export and import of a room; backups
     retention       what the janitor does: leases, expiry, archive, retention
     doctor          the health of a room, and safe repairs
     waiting         what waits for an agent or for the person

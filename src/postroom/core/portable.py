@@ -1,10 +1,10 @@
-"""Export, import and backup: a whole room as JSON lines, out of any store and into any store, without loss.
+"""Export, import and backup: a whole room as values, out of any store and into any store, without loss.
 
-An export begins with a head line; then come names, records, and letters with their deliveries in order of
-acceptance. The last line says that it is the last, and how many lines stand between: an export that was cut off is
-refused. Numbers and cursors belong to a room and are not exported; quarantined letters are left out.
+An export holds names, records, and letters with their deliveries in order of acceptance; `formats/export.py`
+writes and reads its lines. Numbers and cursors belong to a room and are not exported; quarantined letters are left
+out.
 
-An import validates every line as if it were new, even from our own exports. A backup is a copy of a room in use;
+An import validates every value as if it were new, even from our own exports. A backup is a copy of a room in use;
 restoring one (`room.restore`) needs the room closed, so it is no verb of an open room.
 """
 
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -23,7 +23,7 @@ from msgspec.structs import asdict, replace
 
 from ..errors import Conflict, Invalid
 from ..model.agent import EVERYONE, NO_GUARD, Card, Guard, Heartbeat, ScopeCard, guard_from
-from ..model.codec import convert, encode
+from ..model.codec import convert
 from ..model.delivery import Delivery, State
 from ..model.message import Message, Template
 from ..model.names import ONE_MAILBOX, check_id, check_party, check_scope, fold
@@ -51,12 +51,11 @@ from ..model.record import (
 from ..model.report import BackupReport, Progress
 from ..model.task import Due, Escalation, TaskStatus
 from ..model.thread import STATUSES, TYPES, ConversationRecord
-from ..model.values import check_line, check_object, check_text, check_time, read_json
+from ..model.values import check_line, check_object, check_text, check_time
 from ..store.protocol import Introduce, Post, Put, Rename, RenewEpoch, all_names, record_keys, vouched
 from .agents import CARD_FIELDS, check_card
 from .compose import LONGEST_SUBJECT, compose, draft_of, encode_within_limit
 from .core import Core
-from .presentation import escape_json
 from .templates import check_template
 from .validation import check_count, check_progress, quoted
 from .verb import LOCAL, Verb, verb
@@ -64,13 +63,10 @@ from .verb import LOCAL, Verb, verb
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..policy.limits import Limits
     from ..store.protocol import Store, Write
     from .authorize import Principal
 
 
-FORMAT = 2
-OLDER = (1,)  # formats that are still understood: 1 had no names and no end
 SLICE = 500
 LINE_RULE = "a line holds a letter and its deliveries, a record, or a name"
 IMPORT = "import"  # kind of the record that marks an unfinished import
@@ -84,51 +80,52 @@ class Imported(Struct, frozen=True, kw_only=True):
     names: int
 
 
-class Head(Struct, frozen=True, kw_only=True):
-    """The first line of an export: its format, its room, and about how many lines follow (0: not known)."""
+class ExportHead(Struct, frozen=True):
+    """The beginning of an export: its room, and about how many values follow (0: not known)."""
 
-    postroom: int
     room: str
     lines: int
+    has_end: bool = True  # the oldest format had none
+
+
+class ExportedLetter(Struct, frozen=True):
+    """A letter with its deliveries."""
+
+    letter: Message
+    deliveries: tuple[Delivery, ...]
+
+
+ExportValue: TypeAlias = Name | Record | ExportedLetter
 
 
 @verb("export", Iterator, action="export", writes=False, local=True)
 class Export(Verb, kw_only=True):
-    """Yield the room line by line. Letters accepted meanwhile may be missing; none is ever half in it."""
+    """Yield the head and the values of the room. Letters accepted meanwhile may be missing; none is half in it."""
 
     progress: Annotated[Progress | None, LOCAL] = None
 
-    def run(self, core: Core, _principal: Principal) -> Iterator[bytes]:
+    def run(self, core: Core, _principal: Principal) -> Iterator[ExportHead | ExportValue]:
         return _exported(core, check_progress(self.progress))
 
 
-def _exported(core: Core, tell: Progress) -> Iterator[bytes]:
+def _exported(core: Core, tell: Progress) -> Iterator[ExportHead | ExportValue]:
     total = len(core.store.names()) + core.store.count(LetterQuery(), by="all")
     total += sum(len(record_keys(core.store, kind)) for kind in record_kinds(core))
-    yield encode({"postroom": FORMAT, "room": core.store.cursor().store, "lines": total})
-    done = 0  # counted anew: the room may have changed since the head was written
-    for done, line in enumerate(_lines(core), start=1):
+    yield ExportHead(core.store.cursor().store, total)
+    for done, line in enumerate(_lines(core), start=1):  # the room may have changed since the head was made
         if done % SLICE == 0:
             tell(min(done, total), total)
         yield line
-    # The importer needs this line: a file that was cut off would look complete without it.
-    yield encode({"end": True, "lines": done})
     tell(total, total)
 
 
-def _line(value: dict[str, Any]) -> bytes:
-    return escape_json(encode(value))
-
-
-def _lines(core: Core) -> Iterator[bytes]:
-    for name in core.store.names():
-        yield _line({"name": name})
+def _lines(core: Core) -> Iterator[ExportValue]:
+    yield from core.store.names()
     for kind in record_kinds(core):
-        for record in core.store.records(kind):
-            yield _line({"record": record})
+        yield from core.store.records(kind)
     for letters in letters_of(core.store, SLICE):
         for message, deliveries in letters:
-            yield _line({"letter": message, "deliveries": deliveries})
+            yield ExportedLetter(message, tuple(deliveries))
 
 
 def letters_of(store: Store, size: int) -> Iterator[list[tuple[Message, list[Delivery]]]]:
@@ -154,15 +151,12 @@ def deliveries_of(store: Store, ids: Sequence[str]) -> dict[str, list[Delivery]]
 class Import(Verb, kw_only=True):
     """Fill an empty room from an export. If it is interrupted, the same import again goes on where it stopped."""
 
-    lines: Annotated[Iterable[bytes | str], "the lines of the export"]
+    head: Annotated[ExportHead, LOCAL]
+    lines: Annotated[Iterable[ExportValue], "the values of the export"]
     progress: Annotated[Progress | None, LOCAL] = None
 
     def run(self, core: Core, _principal: Principal) -> Imported:
-        if not isinstance(self.lines, Iterable):
-            raise Invalid(f"must be lines, not {type(self.lines).__name__}", field="lines")
-        report, source = check_progress(self.progress), iter(self.lines)
-        head = check_head(core.limits, next(source, b""))
-        room, total = head.room, head.lines
+        report, room, total = check_progress(self.progress), self.head.room, self.head.lines
         begun = core.store.records(IMPORT)
         if not (begun and begun[0].key == room):
             if begun or core.store.names():
@@ -171,8 +165,8 @@ class Import(Verb, kw_only=True):
             core.store.commit([Put(record=Record(kind=IMPORT, key=room, value=True))])
         taken = {Post: 0, Put: 0, Introduce: 0}
         slice: list[Write] = []
-        for number, value in _values(core.limits, source, has_end=head.postroom not in OLDER):
-            write = _write(core, value, f"line {number + 1}")
+        for number, line in enumerate(self.lines, start=1):
+            write = _write(core, line, f"line {number + 1}")
             # Taken in by an earlier try. Letters need no such look: the same id with the same content is a no-op
             # (G3).
             if isinstance(write, Put) and core.store.records(write.record.kind, write.record.key):
@@ -193,53 +187,14 @@ class Import(Verb, kw_only=True):
         return Imported(letters=taken[Post], records=taken[Put], names=taken[Introduce])
 
 
-def check_head(limits: Limits, line: bytes | str) -> Head:
-    """Return the parsed first line; refuse one that is no head of an export."""
-    value = _read(limits, line, "line 1")
-    if value.get("postroom") not in (FORMAT, *OLDER) or not isinstance(value.get("room"), str):
-        raise Invalid("is not the head of an export", field="line 1", hint=f"format {FORMAT} is known here")
-    lines = check_count(value.get("lines", 0), "line 1", least=0)
-    return Head(postroom=value["postroom"], room=value["room"], lines=lines)
-
-
-def _values(
-    limits: Limits, source: Iterator[bytes | str], *, has_end: bool
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the lines after the head, numbered from 1, and check that the export is complete."""
-    number = 0
-    for number, line in enumerate(source, start=1):
-        value = _read(limits, line, f"line {number + 1}")
-        if has_end and "end" in value:
-            _check_end(value, number - 1, source)
-            return
-        yield number, value
-    if has_end:
-        hint = "get the whole file; the same import then goes on where it stopped"
-        raise Invalid(
-            "the export is cut off after this line: its end is missing", field=f"line {number + 1}", hint=hint
-        )
-
-
-def _check_end(value: dict[str, Any], lines: int, source: Iterator[bytes | str]) -> None:
-    field = f"line {lines + 2}"
-    if value != {"end": True, "lines": lines} or value["end"] is not True:
-        raise Invalid(f"is the end of another export than these {lines} lines", field=field)
-    if next(source, None) is not None:
-        raise Invalid("stands after the end of the export", field=f"line {lines + 3}")
-
-
-def _write(core: Core, value: dict[str, Any], field: str) -> Post | Put | Introduce:
-    """Return the write of one line, validated."""
-    if not {"name", "record"} & value.keys() and (value.get("letter") is None or value.get("deliveries") is None):
-        raise Invalid("is no line of an export", field=field, hint=LINE_RULE)
+def _write(core: Core, value: ExportValue, field: str) -> Post | Put | Introduce:
+    """Return the write of one value, validated."""
     try:
-        if "name" in value:
-            name = convert(value["name"], Name)
-            return Introduce(check_party(name.mailbox, "mailbox"), name.known)
-        if "record" in value:
-            return checked_record(core, convert(value["record"], Record))
-        message = convert(value["letter"], Message)
-        return _post(core, message, convert(value["deliveries"], tuple[Delivery, ...]))
+        if isinstance(value, Name):
+            return Introduce(check_party(value.mailbox, "mailbox"), value.known)
+        if isinstance(value, Record):
+            return checked_record(core, value)
+        return _post(core, value.letter, value.deliveries)
     except msgspec.ValidationError as broken:
         raise Invalid(f"is not as an export writes it: {broken}", field=field, hint=LINE_RULE) from None
     except Invalid as broken:
@@ -295,16 +250,6 @@ def without_old_lease(delivery: Delivery, boot: str) -> Delivery:
     if lease is None or lease.boot == boot:
         return delivery
     return replace(delivery, lease=replace(lease, until=0.0))
-
-
-def _read(limits: Limits, line: bytes | str, field: str) -> dict[str, Any]:
-    largest = limits.max_message_bytes + 64 * 1024 * 1024  # a letter and its deliveries
-    if not isinstance(line, (bytes, str)):
-        raise Invalid(f"must be text or bytes, not {type(line).__name__}", field=field)
-    value = read_json(line, field, depth=limits.max_depth + 4, largest=largest)
-    if not isinstance(value, dict):
-        raise Invalid("is not an object", field=field)
-    return value
 
 
 # -- records: which kinds are exported, and the validation of one that comes in

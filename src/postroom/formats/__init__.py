@@ -6,5 +6,6 @@ mail         `mail/*`: conversations, turns and threads in both dialects
 map          MAP: names, addresses, messages of sessions and of the link, agents, errors
 events       events in both dialects
 federation   the envelope between systems, as post rooms and as agent-inbox have it, and refusals
+export       the lines of an exported room
 errors       errors in the form of each dialect
 """
