@@ -107,32 +107,67 @@ class Letter:
         return f"<{type(self).__name__} {self.id} from {self.sender}{about} ({self.state})>"
 
     def reply(self, body: Body = None, *, to_all: bool = False, **fields: Unpack[Fields]) -> Receipt:
-        """Answer the letter; thread, subject, scope, priority and conversation are kept."""
+        """Answer the letter; thread, subject, scope, priority and conversation are kept.
+
+        Args:
+            body: text, a part, or a list of parts
+            to_all: to everyone who got it
+            **fields: further fields of the letter, such as subject, priority, kind, cc, at, expires, key and data;
+                see `keywords.Fields`
+        """
         return self._mailbox.reply(self.id, body, to_all=to_all, **fields)
 
     def forward(self, to: To, body: Body = None, **fields: Unpack[Fields]) -> Receipt:
-        """Pass the letter on. It is relayed a limited number of times, and never back to an agent it came from."""
+        """Pass the letter on. It is relayed a limited number of times, and never back to an agent it came from.
+
+        Args:
+            to: a name, or a list of names
+            body: text, a part, or a list of parts
+            **fields: further fields of the letter, such as subject, priority, kind, cc, at, expires, key and data;
+                see `keywords.Fields`
+        """
         return self._mailbox.forward(self.id, to, body, **fields)
 
     def ack(self, *, archive: bool = True) -> None:
-        """Acknowledge the letter: it leaves the inbox for good."""
+        """Acknowledge the letter: it leaves the inbox for good.
+
+        Args:
+            archive: False: it is kept out of the archive
+        """
         self._mailbox.ack([self], archive=archive)
 
     def ack_and_reply(
         self, body: Body = None, *, to_all: bool = False, archive: bool = True, **fields: Unpack[Fields]
     ) -> Receipt:
-        """Acknowledge and answer the letter in one commit."""
+        """Acknowledge and answer the letter in one commit.
+
+        Args:
+            body: text, a part, or a list of parts
+            to_all: to everyone who got it
+            archive: False: it is kept out of the archive
+            **fields: further fields of the letter, such as subject, priority, kind, cc, at, expires, key and data;
+                see `keywords.Fields`
+        """
         box, more = self._mailbox, letter_fields(fields)
         authorize(box.principal, "send", box.name)
         reply = Reply(agent_id=box.name, id=self.id, body=body, to_all=to_all, **more)
         return box.ack_and_send([self], [reply.draft(box.core)], archive=archive)[0]
 
     def ack_and_send(self, drafts: Sequence[Draft], *, archive: bool = True) -> list[Receipt]:
-        """Acknowledge the letter and send others in one commit."""
+        """Acknowledge the letter and send others in one commit.
+
+        Args:
+            drafts: letters made by `draft`
+            archive: False: it is kept out of the archive
+        """
         return self._mailbox.ack_and_send([self], drafts, archive=archive)
 
     def reject(self, reason: str) -> None:
-        """Refuse the letter: it becomes a dead letter, and its sender gets the reason."""
+        """Refuse the letter: it becomes a dead letter, and its sender gets the reason.
+
+        Args:
+            reason: why
+        """
         self._mailbox.reject([self], reason)
 
     @property
@@ -172,7 +207,12 @@ class Work(Letter):
         return self.delivery.state is not State.CLAIMED
 
     def fail(self, reason: str, *, retry: bool = True) -> None:
-        """Record a failed try: the letter is offered again later, or, without `retry`, is dead at once."""
+        """Record a failed try: the letter is offered again later, or, without `retry`, is dead at once.
+
+        Args:
+            reason: why
+            retry: False: dead at once
+        """
         self._mailbox.fail([self], reason, retry=retry)
 
     def release(self) -> None:
@@ -180,7 +220,11 @@ class Work(Letter):
         self._mailbox.release([self])
 
     def renew(self, lease: float | None = None) -> None:
-        """Extend the lease, counted from now."""
+        """Extend the lease, counted from now.
+
+        Args:
+            lease: for how many seconds from now; by default, as the settings say
+        """
         self._mailbox.renew([self], lease)
 
     def __enter__(self) -> Self:
@@ -205,11 +249,20 @@ class Batch(list[Work]):
         return [work for work in self if not work.is_settled]
 
     def ack(self, *, archive: bool = True) -> None:
-        """Acknowledge all unsettled letters in one commit."""
+        """Acknowledge all unsettled letters in one commit.
+
+        Args:
+            archive: False: they are kept out of the archive
+        """
         self._mailbox.ack(self.unsettled, archive=archive)
 
     def fail(self, reason: str, *, retry: bool = True) -> None:
-        """Record a failed try of all unsettled letters in one commit."""
+        """Record a failed try of all unsettled letters in one commit.
+
+        Args:
+            reason: why
+            retry: False: dead at once
+        """
         self._mailbox.fail(self.unsettled, reason, retry=retry)
 
     def release(self) -> None:
@@ -217,7 +270,11 @@ class Batch(list[Work]):
         self._mailbox.release(self.unsettled)
 
     def renew(self, lease: float | None = None) -> None:
-        """Extend the leases of all unsettled letters, counted from now."""
+        """Extend the leases of all unsettled letters, counted from now.
+
+        Args:
+            lease: for how many seconds from now; by default, as the settings say
+        """
         self._mailbox.renew(self.unsettled, lease)
 
     def __enter__(self) -> Self:

@@ -83,38 +83,87 @@ class Mailbox(Reader):
         """Send a letter to one or several recipients; on return it is on stable storage.
 
         Without `to`, a letter with `in_reply_to` is a reply: it goes to the sender of the letter answered.
+
+        Args:
+            to: a name, or a list of names; without it, the sender of the letter in in_reply_to
+            body: text, a part, or a list of parts
+            **fields: further fields of the letter, such as subject, priority, kind, cc, at, expires, key and data;
+                see `keywords.Fields`
         """
         return self._perform(messages.Send, to=to, body=body, **compose.letter_fields(fields))
 
     def send_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
-        """Send several letters in one commit: all or none."""
+        """Send several letters in one commit: all or none.
+
+        Args:
+            drafts: letters made by `draft`
+        """
         return self._perform(messages.SendMany, drafts=drafts).receipts
 
     def send_template(
         self, to: To, name: str, values: Mapping[str, Any] | None = None, **fields: Unpack[Fields]
     ) -> Receipt:
-        """Send a letter made from a template of the room, with a value for each of its placeholders."""
+        """Send a letter made from a template of the room, with a value for each of its placeholders.
+
+        Args:
+            to: a name, or a list of names
+            name: the template
+            values: a value for each of its places
+            **fields: further fields of the letter, such as subject, priority, kind, cc, at, expires, key and data;
+                see `keywords.Fields`
+        """
         from .core.templates import SendTemplate
 
         return self._perform(SendTemplate, to=to, name=name, values=values, **compose.letter_fields(fields))
 
     def reply(self, id: str, /, body: Body = None, *, to_all: bool = False, **fields: Unpack[Fields]) -> Receipt:
-        """Answer a letter that was sent or received here."""
+        """Answer a letter that was sent or received here.
+
+        Args:
+            id: the letter's id
+            body: text, a part, or a list of parts
+            to_all: to everyone who got it
+            **fields: further fields of the letter, such as subject, priority, kind, cc, at, expires, key and data;
+                see `keywords.Fields`
+        """
         return self._perform(messages.Reply, id=id, body=body, to_all=to_all, **compose.letter_fields(fields))
 
     def forward(self, id: str, /, to: To, body: Body = None, **fields: Unpack[Fields]) -> Receipt:
-        """Pass a letter on, with a body of one's own before it."""
+        """Pass a letter on, with a body of one's own before it.
+
+        Args:
+            id: the letter's id
+            to: a name, or a list of names
+            body: text, a part, or a list of parts
+            **fields: further fields of the letter, such as subject, priority, kind, cc, at, expires, key and data;
+                see `keywords.Fields`
+        """
         return self._perform(messages.Forward, id=id, to=to, body=body, **compose.letter_fields(fields))
 
     def broadcast(
         self, scope: str, /, body: Body = None, *, exclude: Sequence[str] = (), **fields: Unpack[Fields]
     ) -> Receipt:
-        """Send one letter to every agent registered in a scope, except this one and those in `exclude`."""
+        """Send one letter to every agent registered in a scope, except this one and those in `exclude`.
+
+        Args:
+            scope: whose members get it
+            body: text, a part, or a list of parts
+            exclude: recipients to leave out
+            **fields: further fields of the letter, such as subject, priority, kind, cc, at, expires, key and data;
+                see `keywords.Fields`
+        """
         more = compose.letter_fields(fields)
         return self._perform(messages.Broadcast, scope=scope, body=body, exclude=exclude, **more)
 
     def handoff(self, to: To, handoff: Handoff, **fields: Unpack[Fields]) -> Receipt:
-        """Hand work over, with all its context."""
+        """Hand work over, with all its context.
+
+        Args:
+            to: a name, or a list of names
+            handoff: work_completed, current_state, next_steps and so on
+            **fields: further fields of the letter, such as subject, priority, kind, cc, at, expires, key and data;
+                see `keywords.Fields`
+        """
         return self._perform(messages.HandOver, to=to, handoff=handoff, **compose.letter_fields(fields))
 
     def ask(self, to: To, body: Body = None, *, timeout: float = 30.0, **fields: Unpack[RequestFields]) -> Letter:
@@ -123,6 +172,13 @@ class Mailbox(Reader):
         Raises Undeliverable if the request comes back, and NoAnswer after `timeout` seconds; `error.key` is the
         key of the request. With the same `key` again nothing is sent: the wait goes on, and an answer that came
         meanwhile is returned, however often.
+
+        Args:
+            to: a name, or a list of names
+            body: text, a part, or a list of parts
+            timeout: how long to wait, in seconds
+            **fields: further fields of the request, such as subject, priority, expires, key and data; see
+                `keywords.RequestFields`
         """
         from .core import asking
 
@@ -140,11 +196,18 @@ class Mailbox(Reader):
         """Take back a letter that was sent here, from all its recipients or none.
 
         Possible only while no recipient has claimed or settled it. Returns the letter, to edit and send again.
+
+        Args:
+            id: the letter's id
         """
         return self._perform(messages.Unsend, id=id).letter
 
     def sent(self, limit: int = 20) -> list[Message]:
-        """Return the letters that were sent here, the newest first."""
+        """Return the letters that were sent here, the newest first.
+
+        Args:
+            limit: how many at most
+        """
         from .core import search
 
         return self._perform(search.Sent, limit=limit).letters
@@ -159,12 +222,24 @@ class Mailbox(Reader):
         peek: bool = False,
         **filters: Unpack[Filters],
     ) -> list[Letter]:
-        """Return the inbox: unread first, by priority, then age. Stamps the letters as read, unless `peek`."""
+        """Return the inbox: unread first, by priority, then age. Stamps the letters as read, unless `peek`.
+
+        Args:
+            limit: how many at most
+            unread_only: false: also letters that were read before
+            peek: stamp nothing
+            **filters: only letters with these properties: kinds, min_priority, sender, thread, thread_tag, tag,
+                scope, since
+        """
         found = self._perform(inbox.Check, limit=limit, unread_only=unread_only, peek=peek, **filters)
         return [Letter(self, f) for f in found.letters]
 
     def read(self, id: str) -> Letter:
-        """Return one letter by its id, and stamp it as read."""
+        """Return one letter by its id, and stamp it as read.
+
+        Args:
+            id: the letter's id
+        """
         return Letter(self, self._perform(inbox.Read, id=id).letter)
 
     def counts(self) -> dict[str, int]:
@@ -191,11 +266,24 @@ class Mailbox(Reader):
 
         With a cursor: the next letter that came after it, read or not, so that nothing is missed. To wait for
         the answer to a letter: `wait(thread=receipt.thread)`.
+
+        Args:
+            timeout: how long to wait, in seconds
+            since: a cursor: what came after it, read or not, so that nothing is missed
+            peek: stamp nothing as read
+            **wanted: only letters with these properties: kinds, min_priority, sender, thread, thread_tag, tag,
+                scope
         """
         return self.room.wait([self.name], timeout, since=since, peek=peek, **wanted)
 
     def digest(self, *, budget: int = 4000, most: int = 5, longest: int = 500) -> str:
-        """Return the unread mail as text for a prompt, within a budget of characters. Marks nothing as read."""
+        """Return the unread mail as text for a prompt, within a budget of characters. Marks nothing as read.
+
+        Args:
+            budget: characters at most
+            most: letters at most
+            longest: characters of one letter at most
+        """
         return self._perform(inbox.Digest, budget=budget, most=most, longest=longest).text
 
     # -- claiming
@@ -232,6 +320,14 @@ class Mailbox(Reader):
         """Take the most urgent letter under a lease: no other worker gets it meanwhile. None if there is none.
 
         With a count: up to so many at once, as a Batch, which may be empty. With a timeout: wait for mail.
+
+        Args:
+            count: how many at most; without it, one letter is returned and no Batch
+            lease: for how many seconds; by default, as the settings say
+            timeout: how long to wait for mail, in seconds
+            holder: name of the holder, for people; by default the agent and its process
+            **filters: only letters with these properties: kinds, min_priority, sender, thread, thread_tag, tag,
+                scope, since
         """
 
         def taken(claimed: core_work.Claimed) -> Work | Batch | None:
@@ -263,6 +359,13 @@ class Mailbox(Reader):
         letter that is not settled stays claimed for half its lease, or until the loop ends, and then goes back
         without a failed try. In a slow loop over a batch, the leases of the letters ahead are renewed. Leaving
         the loop early, or by an error, counts a failed try for the letter in hand, if it is not settled.
+
+        Args:
+            batch: how many letters are claimed at once
+            lease: for how many seconds; by default, as the settings say
+            timeout: the loop ends when nothing came for so many seconds; by default never
+            **filters: only letters with these properties: kinds, min_priority, sender, thread, thread_tag, tag,
+                scope, since
         """
         shift = Shift(self, lease)
         try:
@@ -297,6 +400,15 @@ class Mailbox(Reader):
 
         Ends on SIGTERM, SIGINT or `stop()`, or when nothing came for `timeout` seconds. Handlers that run then
         have `grace` seconds to finish; what is unfinished then, or at a second signal, is released.
+
+        Args:
+            handler: a function that takes a `Work`; what it returns is the answer
+            concurrency: how many letters are handled at once
+            lease: for how many seconds; by default, as the settings say
+            grace: seconds that handlers have to finish in the end
+            timeout: ends when nothing came for so many seconds; by default never
+            **filters: only letters with these properties: kinds, min_priority, sender, thread, thread_tag, tag,
+                scope, since
         """
         from . import serving
 
@@ -320,55 +432,102 @@ class Mailbox(Reader):
         """Return a letter that was claimed earlier, here or in another process, by its lease token.
 
         The token is `work.delivery.lease.token`.
+
+        Args:
+            id: the letter's id
+            token: the lease's token, from claim
         """
         return Work(self, self._perform(core_work.Held, id=id, token=token).letter)
 
     # -- settling, any number of letters in one commit: all or none
 
     def ack(self, letters: Sequence[Letter], *, archive: bool = True) -> None:
-        """Acknowledge these letters: they leave the inbox for good."""
+        """Acknowledge these letters: they leave the inbox for good.
+
+        Args:
+            letters: letters of this mailbox
+            archive: False: they are kept out of the archive
+        """
         self._settle(core_work.Ack, letters, keep=not archive)
 
     def ack_and_send(
         self, letters: Sequence[Letter], drafts: Sequence[Draft], *, archive: bool = True
     ) -> list[Receipt]:
-        """Acknowledge these letters and send others, in one commit."""
+        """Acknowledge these letters and send others, in one commit.
+
+        Args:
+            letters: letters of this mailbox
+            drafts: letters made by `draft`
+            archive: False: they are kept out of the archive
+        """
         return self._settle(
             core_work.Ack, letters, drafts=messages.own_drafts(self.name, drafts), keep=not archive
         )
 
     def fail(self, letters: Sequence[Letter], reason: str, *, retry: bool = True) -> None:
-        """Record a failed try: the letters are offered again later, or, without `retry`, are dead at once."""
+        """Record a failed try: the letters are offered again later, or, without `retry`, are dead at once.
+
+        Args:
+            letters: letters of this mailbox
+            reason: why
+            retry: false: dead at once
+        """
         self._settle(core_work.Fail, letters, reason=reason, retry=retry)
 
     def reject(self, letters: Sequence[Letter], reason: str) -> None:
-        """Refuse these letters: they become dead letters, and their senders get the reason."""
+        """Refuse these letters: they become dead letters, and their senders get the reason.
+
+        Args:
+            letters: letters of this mailbox
+            reason: why
+        """
         self.fail(letters, reason, retry=False)
 
     def release(self, letters: Sequence[Letter]) -> None:
-        """Give these letters back, as if they had never been claimed."""
+        """Give these letters back, as if they had never been claimed.
+
+        Args:
+            letters: letters of this mailbox
+        """
         self._settle(core_work.Release, letters)
 
     def renew(self, letters: Sequence[Letter], lease: float | None = None) -> None:
-        """Extend the leases of these letters, counted from now."""
+        """Extend the leases of these letters, counted from now.
+
+        Args:
+            letters: letters of this mailbox
+            lease: for how many seconds, counted from now
+        """
         self._settle(core_work.Renew, letters, lease=lease)
 
     # -- dead letters
 
     def dead(self, limit: int | None = None) -> list[Letter]:
-        """Return dead letters, the oldest first; `delivery.reason` and `delivery.history` say why."""
+        """Return dead letters, the oldest first; `delivery.reason` and `delivery.history` say why.
+
+        Args:
+            limit: how many at most
+        """
         from .core import dead
 
         return [Letter(self, f) for f in self._perform(dead.Dead, limit=limit).letters]
 
     def revive(self, *ids: str) -> list[Letter]:
-        """Put dead letters back into the inbox."""
+        """Put dead letters back into the inbox.
+
+        Args:
+            *ids: ids of dead letters
+        """
         from .core import dead
 
         return [Letter(self, f) for f in self._perform(dead.Revive, ids=list(ids)).letters]
 
     def purge(self, *ids: str) -> int:
-        """Delete dead letters for good, and return how many."""
+        """Delete dead letters for good, and return how many.
+
+        Args:
+            *ids: ids of dead letters
+        """
         from .core import dead
 
         return self._perform(dead.PurgeDead, ids=list(ids)).purged
@@ -384,7 +543,16 @@ class Mailbox(Reader):
         session: dict[str, Any] | None = None,
         **fields: Unpack[Fields],
     ) -> Receipt:
-        """Give one agent a task. `session` says where the request came from; it stays here, as `task.session`."""
+        """Give one agent a task. `session` says where the request came from; it stays here, as `task.session`.
+
+        Args:
+            to: who does it
+            body: text, a part, or a list of parts
+            deadline: when it must be over
+            session: where you were asked for it; stays here
+            **fields: further fields of the letter, such as subject, priority, kind, cc, at, expires, key and data;
+                see `keywords.Fields`
+        """
         from .core import tasks
 
         more = compose.letter_fields(fields)
@@ -394,6 +562,9 @@ class Mailbox(Reader):
         """Return a task that was given or received here: by the letter that opened it, a later one, or their ids.
 
         With the `Work` that opened it, its lease comes along.
+
+        Args:
+            id: the id of a letter
         """
         from .core import tasks
         from .task import Task
@@ -406,7 +577,13 @@ class Mailbox(Reader):
     def tasks(
         self, role: str = "any", *, states: str | Sequence[str] | None = None, limit: int = 50
     ) -> list[Task]:
-        """Return tasks `given` or `received` here, or any; the most recently changed first."""
+        """Return tasks `given` or `received` here, or any; the most recently changed first.
+
+        Args:
+            role: given, received or any
+            states: only in these states
+            limit: how many at most
+        """
         from .core import tasks
         from .task import Task
 
@@ -421,6 +598,13 @@ class Mailbox(Reader):
         """Ask the next agent up the ladder; the answer comes into the same thread.
 
         A question that stays unanswered climbs further when its time is up.
+
+        Args:
+            body: text, a part, or a list of parts
+            reason: an open word, such as blocked
+            ladder: agents to ask, the lowest first
+            **fields: further fields of the letter, such as subject, priority, kind, cc, at, expires, key and data;
+                see `keywords.Fields`
         """
         from .core import escalation
 
@@ -428,7 +612,11 @@ class Mailbox(Reader):
         return self._perform(escalation.Escalate, body=body, reason=reason, ladder=ladder, **more)
 
     def resolve(self, id: str) -> Escalation:
-        """Close an escalation without an answer; it climbs no further."""
+        """Close an escalation without an answer; it climbs no further.
+
+        Args:
+            id: the escalation's id
+        """
         from .core import escalation
 
         return self._perform(escalation.Resolve, id=id)
@@ -436,13 +624,21 @@ class Mailbox(Reader):
     # -- threads
 
     def reply_chain(self, id: str) -> list[Message]:
-        """Return the letters from the root of a thread down to this one."""
+        """Return the letters from the root of a thread down to this one.
+
+        Args:
+            id: the letter's id
+        """
         from .core import threads
 
         return self._perform(threads.GetReplyChain, id=id).letters
 
     def conversation(self, id: str) -> Conversation:
-        """Return a conversation's participants and counts."""
+        """Return a conversation's participants and counts.
+
+        Args:
+            id: its id
+        """
         from .core import threads
 
         return self._perform(threads.GetConversation, conversation=id).conversation
@@ -463,7 +659,20 @@ class Mailbox(Reader):
         metadata: Mapping[str, Any] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> Agent:
-        """Publish this agent's card in place of its former one. `extra` holds fields of other protocols."""
+        """Publish this agent's card in place of its former one. `extra` holds fields of other protocols.
+
+        Args:
+            display_name: a name for people
+            description: what it is for
+            capabilities: what it can do
+            program: what runs it
+            model: the model behind it
+            scopes: the teams it is in
+            allow_from: who may write to it
+            max_concurrent_tasks: how many tasks at once
+            metadata: anything else
+            extra: fields of other protocols
+        """
         from .core import agents
 
         return self._perform(
@@ -487,7 +696,13 @@ class Mailbox(Reader):
         poll_interval: float | None = None,
         active: bool = False,
     ) -> Agent:
-        """Record that this agent is alive; without a heartbeat it counts as offline after a minute."""
+        """Record that this agent is alive; without a heartbeat it counts as offline after a minute.
+
+        Args:
+            current_tasks: what you work on
+            poll_interval: how often you look
+            active: you did something
+        """
         from .core import agents
 
         return self._perform(
@@ -495,7 +710,11 @@ class Mailbox(Reader):
         )
 
     def leave(self, *, dormant: bool = False) -> Agent:
-        """Record that this agent leaves; its mail waits. A `dormant` one does not expire: a heartbeat wakes it."""
+        """Record that this agent leaves; its mail waits. A `dormant` one does not expire: a heartbeat wakes it.
+
+        Args:
+            dormant: sleep: you do not expire, and your next heartbeat wakes you
+        """
         from .core import agents
 
         return self._perform(agents.Goodbye, dormant=dormant)
@@ -503,13 +722,21 @@ class Mailbox(Reader):
     # -- refusing senders
 
     def block(self, name: str) -> list[str]:
-        """Refuse mail from this name: its sender gets NotAllowed. Returns all names that are refused."""
+        """Refuse mail from this name: its sender gets NotAllowed. Returns all names that are refused.
+
+        Args:
+            name: its name
+        """
         from .core import agents
 
         return self._perform(agents.Block, name=name)
 
     def unblock(self, name: str) -> list[str]:
-        """Accept mail from this name again. Returns all names that are still refused."""
+        """Accept mail from this name again. Returns all names that are still refused.
+
+        Args:
+            name: its name
+        """
         from .core import agents
 
         return self._perform(agents.Unblock, name=name)
@@ -527,6 +754,10 @@ class Mailbox(Reader):
 
         Letters that are unread already count as alerted, unless `backlog`. Returns their number; 0 after the
         first time.
+
+        Args:
+            way: the channel of the alert, such as claude; each has a log of its own
+            backlog: alert of letters that are unread already, too
         """
         from .core import alerts
 
@@ -540,6 +771,11 @@ class Mailbox(Reader):
         `may_alert` is called when there is something to alert about. With `within`, the caller promises
         `alert_done` within so many seconds; without it the alert counts as failed then. So no alert is lost with
         the process that should have carried it out.
+
+        Args:
+            way: the channel of the alert, such as claude; each has a log of its own
+            may_alert: called before an alert is recorded; false: not now
+            within: seconds in which the caller promises `alert_done`
         """
         from .core import alerts
         from .model.alert import Later
@@ -558,6 +794,12 @@ class Mailbox(Reader):
         """Return the next alert as soon as it is time for one; None after `timeout` seconds.
 
         `may_alert` is called before it is recorded; `within` as in `next_alert`.
+
+        Args:
+            way: the channel
+            timeout: how long to wait, in seconds
+            may_alert: called before an alert is recorded; false: not now
+            within: seconds in which the caller promises `alert_done`
         """
         from .core import alerts
 
@@ -565,7 +807,12 @@ class Mailbox(Reader):
         return self.room._wait(request(alerts.WaitForAlert, params), lambda due: due.rung)
 
     def alert_done(self, way: str, ids: str | Sequence[str]) -> None:
-        """Record that the alert for these letters was carried out, as was promised by `within`."""
+        """Record that the alert for these letters was carried out, as was promised by `within`.
+
+        Args:
+            way: the channel of the alert, such as claude; each has a log of its own
+            ids: ids of letters
+        """
         from .core import alerts
 
         self._perform(alerts.AlertDone, way=way, ids=ids)
@@ -574,6 +821,11 @@ class Mailbox(Reader):
         """Record that the alert for these letters did not get through: it is tried again later.
 
         Returns for how many letters it is given up.
+
+        Args:
+            way: the channel of the alert, such as claude; each has a log of its own
+            ids: ids of letters
+            why: what went wrong
         """
         from .core import alerts
 
@@ -583,6 +835,12 @@ class Mailbox(Reader):
         """Record that these letters were shown to a model or a person, and return how many of them are here.
 
         They are stamped as read, unless only their headings were shown (`read=False`).
+
+        Args:
+            ids: ids of letters
+            host: in what, such as claude
+            where: at what occasion
+            read: False: only the headings were shown
         """
         from .core import alerts
 

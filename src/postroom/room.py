@@ -90,7 +90,11 @@ class Room(Reader):
         self.core = core_of(store, settings, clock, ids)
 
     def acting_as(self, principal: Principal) -> Room:
-        """Return this room for another principal. Servers that authenticate their callers use it."""
+        """Return this room for another principal. Servers that authenticate their callers use it.
+
+        Args:
+            principal: for whom the returned room acts
+        """
         from copy import copy
 
         room = copy(self)
@@ -98,7 +102,11 @@ class Room(Reader):
         return room
 
     def mailbox(self, name: str) -> Mailbox:
-        """Return an agent's mailbox. It need not exist: a program can wait for mail before any is sent."""
+        """Return an agent's mailbox. It need not exist: a program can wait for mail before any is sent.
+
+        Args:
+            name: the agent's name
+        """
         return Mailbox(self, name)
 
     def wait(
@@ -110,7 +118,16 @@ class Room(Reader):
         peek: bool = False,
         **wanted: Unpack[Wanted],
     ) -> Letter | None:
-        """Return the next letter at any of these mailboxes; None after `timeout` seconds."""
+        """Return the next letter at any of these mailboxes; None after `timeout` seconds.
+
+        Args:
+            mailboxes: whose mail, one name or several
+            timeout: how long to wait, in seconds
+            since: a cursor: what came after it, read or not, so that nothing is missed
+            peek: stamp nothing as read
+            **wanted: only letters with these properties: kinds, min_priority, sender, thread, thread_tag, tag,
+                scope
+        """
         names = as_list(mailboxes, "mailboxes")
         if not names:
             raise Invalid("nobody is named", field="mailboxes", hint="an agent's name, or a list of them")
@@ -148,13 +165,22 @@ class Room(Reader):
         """Return the agents with card, presence and current tasks; with `gone`, former ones too.
 
         An operator also gets the mailboxes for which nobody registered: `agent.registered` is False.
+
+        Args:
+            scope: only of this team
+            capability: only agents with this capability
+            gone: also agents that have left
         """
         from .core import agents
 
         return self._perform(agents.ListAgents, scope=scope, capability=capability, gone=gone).agents
 
     def agent(self, name: str) -> Agent:
-        """Return one agent with card, presence and current tasks."""
+        """Return one agent with card, presence and current tasks.
+
+        Args:
+            name: its name
+        """
         from .core import agents
 
         return self._perform(agents.GetAgent, name=name)
@@ -162,13 +188,22 @@ class Room(Reader):
     # -- templates
 
     def save_template(self, name: str, **fields: Unpack[TemplateFields]) -> Template:
-        """Save a recurring letter: body, subject, kind, priority, tags, with `{placeholders}` in the text."""
+        """Save a recurring letter: body, subject, kind, priority, tags, with `{placeholders}` in the text.
+
+        Args:
+            name: its name
+            **fields: body, subject, kind, priority and tags; texts may hold `{placeholders}`
+        """
         from .core import templates
 
         return self._perform(templates.SaveTemplate, name=name, **fields)
 
     def template(self, name: str) -> Template:
-        """Return a template by its name."""
+        """Return a template by its name.
+
+        Args:
+            name: its name
+        """
         from .core import templates
 
         return self._perform(templates.GetTemplate, name=name)
@@ -180,7 +215,11 @@ class Room(Reader):
         return self._perform(templates.ListTemplates)
 
     def delete_template(self, name: str) -> None:
-        """Delete a template."""
+        """Delete a template.
+
+        Args:
+            name: its name
+        """
         from .core import templates
 
         self._perform(templates.DeleteTemplate, name=name)
@@ -188,7 +227,11 @@ class Room(Reader):
     # -- the operator's view
 
     def dead(self, limit: int | None = None) -> list[Letter]:
-        """Return the dead letters of all mailboxes, the oldest first; `delivery.reason` says why."""
+        """Return the dead letters of all mailboxes, the oldest first; `delivery.reason` says why.
+
+        Args:
+            limit: how many at most
+        """
         from .core.dead import Dead
 
         found = self._ask(Dead, limit=limit).letters
@@ -198,7 +241,12 @@ class Room(Reader):
         ]
 
     def tasks(self, *, states: str | Sequence[str] | None = None, limit: int = 50) -> list[Task]:
-        """Return the tasks of all mailboxes, each as its giver sees it; the most recently moved first."""
+        """Return the tasks of all mailboxes, each as its giver sees it; the most recently moved first.
+
+        Args:
+            states: only in these states
+            limit: how many at most
+        """
         from .core import tasks
         from .task import Task
 
@@ -226,20 +274,34 @@ class Room(Reader):
         return None if found is None else Letter(self.mailbox(found.delivery.mailbox), found)
 
     def changes(self, since: Cursor | str, limit: int = 1000) -> tuple[list[Change], Cursor]:
-        """Return the changes after a cursor, and the next cursor; raise Resync if they are not kept any more."""
+        """Return the changes after a cursor, and the next cursor; raise Resync if they are not kept any more.
+
+        Args:
+            since: a cursor
+            limit: how many at most
+        """
         found = self._perform(inbox.GetChanges, since=since, limit=limit)
         return found.changes, found.cursor
 
     # -- maintenance
 
     def sweep(self, *, progress: Progress | None = None) -> Sweep:
-        """Do one round of the janitor: leases, expiry, archive, retention, deadlines, index. Call it regularly."""
+        """Do one round of the janitor: leases, expiry, archive, retention, deadlines, index. Call it regularly.
+
+        Args:
+            progress: called now and then with what is done and of how much
+        """
         from .core import retention
 
         return self._perform(retention.SweepRoom, progress=progress)
 
     def archive(self, *, older_than: float | timedelta | None = None, progress: Progress | None = None) -> int:
-        """Archive mail acknowledged more than so many seconds ago; without a time, as the settings say."""
+        """Archive mail acknowledged more than so many seconds ago; without a time, as the settings say.
+
+        Args:
+            older_than: for how long it has been done, in seconds
+            progress: called now and then with what is done and of how much
+        """
         from .core import retention
 
         return self._perform(retention.Archive, older_than=older_than, progress=progress)
@@ -255,6 +317,11 @@ class Room(Reader):
 
         Deletes those settled more than so many seconds ago, and all but the newest `keep`; without either, as the
         settings say. Open mail is never touched.
+
+        Args:
+            older_than: for how long they have been settled, in seconds
+            keep: how many settled letters stay
+            progress: called now and then with what is done and of how much
         """
         from .core import retention
 
@@ -267,13 +334,23 @@ class Room(Reader):
         return self._perform(stats.RoomStats)
 
     def flow(self, last: Flow | None = None) -> Flow:
-        """Return what waits now, and what was sent and settled since the last call: `flow = room.flow(flow)`."""
+        """Return what waits now, and what was sent and settled since the last call: `flow = room.flow(flow)`.
+
+        Args:
+            last: what the last call returned
+        """
         from .core import stats
 
         return self._perform(stats.GetFlow, last=last)
 
     def doctor(self, *, repair: bool = False, full: bool = False, progress: Progress | None = None) -> Diagnosis:
-        """Check this room's health, with a real write and read; `repair` mends what is safe to mend."""
+        """Check this room's health, with a real write and read; `repair` mends what is safe to mend.
+
+        Args:
+            repair: mend what is safe to mend
+            full: look at every letter
+            progress: called now and then with what is done and of how much
+        """
         from .core import doctor as core_doctor
         from .model.report import warning
 
@@ -286,20 +363,35 @@ class Room(Reader):
     def backup(
         self, path: str | os.PathLike[str], *, overwrite: bool = False, progress: Progress | None = None
     ) -> BackupReport:
-        """Copy this room as it is now into a file of its own. Other processes may go on using the room."""
+        """Copy this room as it is now into a file of its own. Other processes may go on using the room.
+
+        Args:
+            path: the file
+            overwrite: replace a file that is there
+            progress: called now and then with what is done and of how much
+        """
         from .core import portable
 
         return self._perform(portable.Backup, path=path, overwrite=overwrite, progress=progress)
 
     def export(self, *, progress: Progress | None = None) -> Iterator[bytes]:
-        """Yield the whole room as JSON lines."""
+        """Yield the whole room as JSON lines.
+
+        Args:
+            progress: called now and then with what is done and of how much
+        """
         from .core import portable
         from .formats.export import write_export
 
         return write_export(self._perform(portable.Export, progress=progress))
 
     def load(self, lines: Iterable[bytes | str], *, progress: Progress | None = None) -> Imported:
-        """Fill this empty room from an export."""
+        """Fill this empty room from an export.
+
+        Args:
+            lines: the lines of the export
+            progress: called now and then with what is done and of how much
+        """
         from .core import portable
         from .formats.export import read_export
 
@@ -307,7 +399,11 @@ class Room(Reader):
         return self._perform(portable.Import, head=head, lines=found, progress=progress)
 
     def markdown(self, message: Message) -> str:
-        """Return a letter as text for a prompt; its content stands in a fence that it cannot break."""
+        """Return a letter as text for a prompt; its content stands in a fence that it cannot break.
+
+        Args:
+            message: a letter
+        """
         return presentation.markdown(message, os.urandom(8).hex())
 
     def digest(
@@ -319,7 +415,15 @@ class Room(Reader):
         longest: int = 500,
         total: int | None = None,
     ) -> str:
-        """Return the first letters as text for a prompt, at most `budget` characters. `total`: of how many."""
+        """Return the first letters as text for a prompt, at most `budget` characters. `total`: of how many.
+
+        Args:
+            messages: letters
+            budget: characters at most
+            most: letters at most
+            longest: characters of one letter at most
+            total: how many letters there are, if not all are given
+        """
         check_count(budget, "budget", least=0)
         shown = messages[: check_count(most, "most")]
         longest = check_count(longest, "longest", least=0)

@@ -102,40 +102,93 @@ class Task:
 
         Without `ack` the letter stays claimed: it is offered again if its holder dies, and is acknowledged when
         the task is over.
+
+        Args:
+            body: text, a part, or a list of parts
+            ack: False: the letter that opened the task stays claimed
+            **fields: further fields of the letter, such as subject, priority, kind, cc, at, expires, key and data;
+                see `keywords.Fields`
         """
         return self._move("accept", body=body, ack=ack, **fields)
 
     def admit(self, judge: Judge | None = None, *, ack: bool = True) -> bool:
-        """Accept or reject the task, as the rules and a judge decide; return whether it is accepted."""
+        """Accept or reject the task, as the rules and a judge decide; return whether it is accepted.
+
+        Args:
+            judge: a function that decides after the rules
+            ack: False: the letter that opened the task stays claimed
+        """
         self._update(self._perform(tasks.Admit, id=self.id, judge=judge, lease=self._lease, ack=ack))
         return self.state is TaskState.ACCEPTED
 
     def reject(self, reason: str, **fields: Unpack[Fields]) -> Receipt:
-        """Reject the task."""
+        """Reject the task.
+
+        Args:
+            reason: why
+            **fields: further fields of the letter, such as subject, priority, kind, cc, at, expires, key and data;
+                see `keywords.Fields`
+        """
         return self._move("reject", reason=reason, **fields)
 
     def start(self, body: Body = None, **fields: Unpack[Fields]) -> Receipt:
-        """Begin to work on the task, or go on without an answer to a question."""
+        """Begin to work on the task, or go on without an answer to a question.
+
+        Args:
+            body: text, a part, or a list of parts
+            **fields: further fields of the letter, such as subject, priority, kind, cc, at, expires, key and data;
+                see `keywords.Fields`
+        """
         return self._move("start", body=body, **fields)
 
     def complete(self, result: Body = None, **fields: Unpack[Fields]) -> Receipt:
-        """Complete the task; the result is the body of the letter."""
+        """Complete the task; the result is the body of the letter.
+
+        Args:
+            result: the body of the letter that tells the result
+            **fields: further fields of the letter, such as subject, priority, kind, cc, at, expires, key and data;
+                see `keywords.Fields`
+        """
         return self._move("complete", body=result, **fields)
 
     def fail(self, reason: str, **fields: Unpack[Fields]) -> Receipt:
-        """Record that the task cannot be done."""
+        """Record that the task cannot be done.
+
+        Args:
+            reason: why
+            **fields: further fields of the letter, such as subject, priority, kind, cc, at, expires, key and data;
+                see `keywords.Fields`
+        """
         return self._move("fail", reason=reason, **fields)
 
     def ask(self, question: Body, **fields: Unpack[Fields]) -> Receipt:
-        """Ask the giver a question; the task waits for the answer."""
+        """Ask the giver a question; the task waits for the answer.
+
+        Args:
+            question: the body of the letter that asks
+            **fields: further fields of the letter, such as subject, priority, kind, cc, at, expires, key and data;
+                see `keywords.Fields`
+        """
         return self._move("ask", body=question, **fields)
 
     def answer(self, body: Body, **fields: Unpack[Fields]) -> Receipt:
-        """Answer the receiver's question; the work goes on. Only the giver can."""
+        """Answer the receiver's question; the work goes on. Only the giver can.
+
+        Args:
+            body: text, a part, or a list of parts
+            **fields: further fields of the letter, such as subject, priority, kind, cc, at, expires, key and data;
+                see `keywords.Fields`
+        """
         return self._move("answer", body=body, **fields)
 
     def cancel(self, reason: str | None = None, **fields: Unpack[Fields]) -> Receipt:
-        """Cancel the task. Only the giver can."""
+        """Cancel the task. Only the giver can.
+
+        Args:
+            reason: why
+            **fields: further fields of the letter, such as subject, priority, kind, cc, at, expires, key and data;
+                see `keywords.Fields`
+        """
         return self._move("cancel", reason=reason, **fields)
 
     def refresh(self) -> TaskState:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from postroom import Mailbox, Room
+from postroom import Batch, Letter, Mailbox, Room, Work
 from postroom.core.verb import VERBS, Verb, load_verbs
+from postroom.reader import Reader
+from postroom.task import Task
 
 load_verbs()
 BY_CLASS = {verb.__name__: verb for verb in VERBS.values()}
@@ -57,3 +60,13 @@ def test_a_method_and_its_verb_have_the_same_parameters(name: str) -> None:
 
 def test_most_methods_are_compared() -> None:
     assert len(METHODS) >= 60
+
+
+@pytest.mark.parametrize("face", [Reader, Room, Mailbox, Letter, Work, Batch, Task])
+def test_the_docstring_of_a_method_lists_its_parameters(face: type) -> None:
+    for name, method in vars(face).items():
+        if name[0] == "_" or not inspect.isfunction(method) or method.__name__ != name:
+            continue
+        described = (inspect.getdoc(method) or "").partition("Args:\n")[2]
+        listed = re.findall(r"^ {4}\**(\w+): ", described, re.MULTILINE)
+        assert [*inspect.signature(method).parameters][1:] == listed, name
