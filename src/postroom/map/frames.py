@@ -20,10 +20,10 @@ from .connection import MapConnection
 
 if TYPE_CHECKING:
     from ..core.authorize import Principal
+    from ..server.callers import RequestCaller
     from ..server.http import Receive, Scope, Send
     from ..server.http_app import HttpApp
     from ..server.protocol import Request
-    from ..server.websocket import FrameCaller
     from .server import MapServer
 
 
@@ -44,14 +44,14 @@ class MapFrames(WebSocketConnection):
         self._written = 0  # the last message that was written
         super().__init__(app, principal, scope, send)
 
-    def _open_caller(self, principal: Principal | None) -> FrameCaller:
+    def _open_caller(self, principal: Principal | None) -> RequestCaller:
         self._conn = MapConnection(
             self._map_server, self.push, self._end, principal, self._certificate, is_near=self._is_near
         )
         return self._conn
 
-    def _parse(self, text: str) -> Request | None:
-        return self._conn.read(text.encode())  # bytes are read several times as fast
+    def _parse(self, message: str) -> Request | None:
+        return self._conn.read(message.encode())  # bytes are read several times as fast
 
     def _on_disconnect(self, code: int) -> None:
         if code in _BAD_FRAMES:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..server.executor import Executor
     from ..server.http import Receive, Scope, Send
     from ..server.http_app import HttpApp
-    from ..server.unix_socket import Connection
+    from ..server.unix_socket import LineConnection
 
 
 log = logging.getLogger("postroom")
@@ -134,7 +134,7 @@ class MapServer:
         """The name of the room that clients get."""
         return peers.announced(self.executor.core)
 
-    def speak_lines(self, connection: Connection, line: bytes | None) -> MapConnection | None:
+    def speak_lines(self, connection: LineConnection, line: bytes | None) -> MapConnection | None:
         """Return the MAP connection of a caller at the Unix socket whose first line opens MAP; else None.
 
         It then has one JSON message in each line. A program that can open the socket belongs to the user who runs

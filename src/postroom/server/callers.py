@@ -8,10 +8,11 @@ which a caller without a token acts. Bytes are not known here.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Raw
 
@@ -22,7 +23,7 @@ from ..errors import Invalid, NotAllowed, PostroomError, StoreFailing, TooLarge
 from ..model.codec import encode
 from ..store.sqlite.connection import NO_FILES, NO_FILES_HINT
 from .executor import INTERNAL
-from .protocol import Call, find_verb
+from .protocol import Call, find_verb, is_alone
 from .requests import Schedule, SessionVerb, in_json
 
 if TYPE_CHECKING:
@@ -280,38 +281,105 @@ def _reply(call: Call, error: BaseException | None, result: Any) -> Any:
     return call.refuse(PostroomError(INTERNAL))
 
 
-MAX_PENDING = 16  # requests of one caller that are under way at once
+# -- connections
+
+MAX_TURN = 8  # messages of one client that are read in a row; then others get their turn
+MAX_PENDING = 16  # requests of one client that are under way at once
 LARGE = 64 * 1024  # bytes; a longer request may be many times as large in memory, so it is carried out alone
 
 
-class ReplyQueue:
-    """One caller's replies in the order of its requests, and whether another request may be begun.
+class RequestCaller(Protocol):
+    """The object that carries out the requests of a connection: a `Caller`, or a MAP connection."""
 
-    Requests with small replies are under way a few at once, others alone. So what waits in memory for one caller
-    stays bounded.
+    def carry_out(self, request: Request) -> asyncio.Future[Any]: ...
+    def replies_sent(self) -> None: ...
+    def resume(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class NoMoreRequests(Exception):
+    """The client sends no more requests, or they are read no more."""
+
+
+class Connection:
+    """A connection that stays, over the Unix socket or WebSocket: its requests are begun in their order, and their
+    replies sent in that order, with notifications between them.
+
+    Requests with small replies are under way a few at once, others alone. A client that does not read is not read
+    from either. So what waits in memory for one client stays bounded.
     """
 
-    def __init__(self) -> None:
-        self._replies: deque[asyncio.Future[Any]] = deque()
+    caller: RequestCaller
+
+    def __init__(self, executor: Executor) -> None:
+        self._long_requests = executor.long_requests
+        self._replies: deque[asyncio.Future[Any]] = deque()  # that are due, in the order of the requests
         self._is_alone = False  # is a request under way that nothing may overtake?
+        self._changed = asyncio.Event()  # set when `_read_requests` may go on
 
-    def __bool__(self) -> bool:
-        return bool(self._replies)
+    # -- of a transport
 
-    def has_room(self, *, is_alone: bool) -> bool:
+    async def _receive(self) -> Any:
+        """Return the next message; None is one that was too long. Raise NoMoreRequests at the end."""
+        raise NotImplementedError
+
+    def _parse(self, message: Any) -> Request | None:
+        """Return the request in a message; None if it asks for nothing."""
+        raise NotImplementedError
+
+    def _send(self, replies: list[bytes]) -> None:
+        raise NotImplementedError
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether the client has to read before more is sent."""
+        raise NotImplementedError
+
+    # -- requests
+
+    async def _read_requests(self) -> None:
+        """Begin the requests of the client until NoMoreRequests is raised."""
+        for number in itertools.count(1):
+            message = await self._receive()
+            if is_long := message is not None and len(message) > LARGE:
+                while self._replies:
+                    await self._change()
+                await self._long_requests.acquire()
+            request = self._parse(message)
+            if request is not None:
+                alone = is_long or is_alone(request)
+                while not self._has_room(alone=alone):
+                    await self._change()
+                reply = self.caller.carry_out(request)
+                self._replies.append(reply)
+                self._is_alone = alone
+                reply.add_done_callback(self._send_replies)
+                if is_long:
+                    reply.add_done_callback(lambda _: self._long_requests.release())
+            elif is_long:
+                self._long_requests.release()
+            if number % MAX_TURN == 0:
+                await asyncio.sleep(0)
+
+    def _has_room(self, *, alone: bool) -> bool:
         """Return whether a request may be begun. One that is alone overtakes nothing, and nothing overtakes it."""
-        if not self._replies:
-            return True
-        return not (self._is_alone or is_alone) and len(self._replies) < MAX_PENDING
+        if self._is_full or not self._replies:
+            return not self._is_full
+        return not (self._is_alone or alone) and len(self._replies) < MAX_PENDING
 
-    def add(self, reply: asyncio.Future[Any], *, is_alone: bool = False) -> None:
-        self._replies.append(reply)
-        self._is_alone = is_alone
+    async def _change(self) -> None:
+        """Wait until something has changed that a request may wait for."""
+        self._changed.clear()
+        await self._changed.wait()
 
-    def take(self) -> list[Any]:
-        """Remove and return the replies that are there, up to the first that is not. None is no reply."""
-        taken = []
+    def _send_replies(self, _: object) -> None:
+        """Send the replies that are there, up to the first that is not."""
+        ready = list[bytes]()
         while self._replies and self._replies[0].done():
             future = self._replies.popleft()
-            taken.append(None if future.cancelled() else future.result())
-        return taken
+            if not future.cancelled() and (reply := future.result()) is not None:
+                ready.append(encode(reply))
+        if ready:
+            self._send(ready)
+        self.caller.replies_sent()
+        self._changed.set()

@@ -53,6 +53,7 @@ BATCH_SECONDS = 0.03  # of work after which the callers of a batch are answered
 CLOSE_SECONDS = 0.3  # for calls under way when the executor closes
 ACTIVITY_SECONDS = 20.0  # between two heartbeats that are recorded for one agent
 MAX_AGENTS = 10_000  # whose last heartbeat is remembered
+MAX_LONG = 4  # long requests of all connections that are parsed or under way at once
 MAX_BATCH = 256  # calls made durable by one sync; more would keep the first of them waiting
 
 
@@ -156,6 +157,7 @@ class Executor:
         self.core = core
         self.links: Exchange | None = None  # None: there are no links to other systems
         self.counters = Counters()
+        self.long_requests = asyncio.Semaphore(MAX_LONG)
         self._store = core.store
         self._loop = asyncio.get_running_loop()
         self._watcher = SharedWatcher(core.store)

@@ -1,11 +1,10 @@
 """The Unix socket: accepts callers, reads their lines, writes the replies in the order of the requests.
 
 A caller that does not read its replies is not read from either, so that they take bounded memory; what waits for
-all callers together is bounded, too (`UnixServer.note_unread`). At most MAX_TURN requests of a caller are begun in
-a row, then the others have their turn. A request is carried out even when its caller has gone meanwhile; only
-waiting for mail ends with it.
+all callers together is bounded, too (`UnixServer.note_unread`). A request is carried out even when its caller has
+gone meanwhile; only waiting for mail ends with it.
 
-`SocketPath` owns the path of the socket and its lock file; `Connection` is one caller; `UnixServer` accepts them.
+`SocketPath` owns the path of the socket and its lock; `LineConnection` is one caller; `UnixServer` accepts them.
 """
 
 from __future__ import annotations
@@ -27,13 +26,12 @@ from typing import TYPE_CHECKING, Any, cast
 from ..errors import BadStore, NameTaken, NotAllowed
 from ..formats.errors import socket_error
 from ..model.codec import encode
-from .callers import LARGE, Caller, ReplyQueue
-from .protocol import EXTRA_BYTES, LineSplitter, is_alone, read_line
+from .callers import Caller, Connection, NoMoreRequests
+from .protocol import EXTRA_BYTES, LineSplitter, read_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..map.connection import MapConnection
     from ..map.server import MapServer
     from ..policy.limits import Limits
     from .broker import Broker
@@ -192,80 +190,79 @@ def _is_served(path: str) -> bool:
         return True
 
 
-MAX_LONG = 4  # lines longer than LARGE that are carried out at once, of all callers
-MAX_UNREAD_BYTES = 64 * 1024 * 1024  # of replies that wait for their readers
-MAX_TURN = 8  # requests of one caller that are begun in a row; then others get their turn
+MAX_UNREAD_BYTES = 32 * 1024 * 1024  # of replies that wait for their readers
+MAX_WAITING = 8  # lines that are not begun; while there are more, nothing is read
 MAX_PACKET = 64 * 1024  # after more bytes at once the others get their turn before more is read
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
-class Connection(asyncio.Protocol):
+class LineConnection(Connection, asyncio.Protocol):
     """One connection at the socket."""
 
     def __init__(self, server: UnixServer) -> None:
+        super().__init__(server.executor)
         self._server = server
-        self._lines = LineSplitter(server.limits.max_message_bytes + EXTRA_BYTES)
-        self._waiting: deque[bytes | None] = deque()  # lines that were not parsed yet; None: too long
-        self._next: Request | None = None  # parsed, and not begun
-        self._replies = ReplyQueue()
+        self._splitter = LineSplitter(server.limits.max_message_bytes + EXTRA_BYTES)
+        self._lines: deque[bytes | None] = deque()  # that were not parsed yet; None: too long
         self._transport: asyncio.Transport | None = None
-        self._is_scheduled = False  # will the loop call `_run`?
-        self._is_unread = False  # does the caller not read its replies?
+        self._is_unread = False  # does the client not read its replies?
         self._is_ended = False  # has it sent its last line, or does the server stop?
         self._is_paused = False  # is it not read from just now?
         self._hangup_watch: HangupWatch | None = None
-        self.caller: Caller | MapConnection | None = None
-        self._read: Callable[[bytes | None], Request | None] = self._read_first
+        self._parse_line: Callable[[bytes | None], Request | None] = self._parse_first
+        self._running: asyncio.Task[None] | None = None
 
     # -- called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast("asyncio.Transport", transport)  # of a stream
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # of a stream
         peer = transport.get_extra_info("socket")
         self._server.enter(self, peer.fileno())
         if not _is_same_user(peer):
-            self._write([encode(socket_error(NotAllowed("this socket serves the user who runs the post room")))])
+            self._send([encode(socket_error(NotAllowed("this socket serves the user who runs the post room")))])
             transport.close()
             return
         self.caller = self._server.open_caller(self.push, self.abort)
+        self._running = asyncio.ensure_future(self._run())
 
     def data_received(self, data: bytes) -> None:
-        if self.caller is not None:
-            self._waiting += self._lines.feed(data)
-            self._run()
-            if len(data) > MAX_PACKET:
-                self.go_on()
-                self._update_reading()
+        if self._running is not None:
+            self._lines += self._splitter.feed(data)
+            self._changed.set()
+            if len(self._lines) > MAX_WAITING or len(data) > MAX_PACKET:
+                self._pause_reading()
 
     def eof_received(self) -> bool:
-        """Answer the last lines though the caller has closed its side of the connection."""
+        """Answer the last lines though the client has closed its side of the connection."""
         self._is_ended = True
-        self._waiting += self._lines.last()
+        self._lines += self._splitter.last()
         self._watch_hangup()
-        self.go_on()
+        self._changed.set()
         return True
 
     def _watch_hangup(self) -> None:
-        """Notice a hangup while nothing is read: a letter must not be handed to a caller that is gone."""
-        transport, caller = self._transport, self.caller
-        if self._hangup_watch is None and transport is not None and caller is not None:
-            self._hangup_watch = HangupWatch(transport, caller.give_up)
+        """Notice a hangup while nothing is read: a letter must not be handed to a client that is gone."""
+        if self._hangup_watch is None and self._transport is not None and self._running is not None:
+            self._hangup_watch = HangupWatch(self._transport, self._give_up)
+
+    def _give_up(self) -> None:
+        if isinstance(self.caller, Caller):  # messages of MAP without a receipt stay unread anyway
+            self.caller.give_up()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - for whatever reason
         self._transport = None
+        self._is_ended = True
         if self._hangup_watch is not None:
             self._hangup_watch.close()
         self._server.go(self)
-        self._server.unread.pop(self, None)
-        if self.caller is not None:
+        if self._running is not None:
             self.caller.close()
         self._is_unread = False
-        self.go_on()  # requests that came before are carried out all the same
+        self._changed.set()  # requests that came before are carried out all the same
 
     @property
     def unsent(self) -> int:
-        """Bytes of replies that wait for the caller to read."""
+        """Bytes of replies that wait for the client to read."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def pause_writing(self) -> None:
@@ -275,119 +272,73 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._is_unread = False
         self._server.unread.pop(self, None)
-        if self.caller is not None:
+        if self._running is not None:
             self.caller.resume()
-        self.go_on()
+        self._changed.set()
 
     # -- requests
 
-    def go_on(self) -> None:
-        """Write the replies that are there and begin more requests, when the others had their turn."""
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._server.loop.call_soon(self._run)
-
-    def _run(self) -> None:
-        self._is_scheduled = False
-        self._send_replies()
-        for _ in range(MAX_TURN):
-            if self._is_unread or not self._begin_next():
-                break
-        else:
-            self.go_on()
-        self._update_reading()
-        if self._is_ended and self._transport is not None and not (self._has_requests or self._replies):
+    async def _run(self) -> None:
+        with suppress(NoMoreRequests):
+            await self._read_requests()
+        while self._replies:
+            await self._change()
+        if self._transport is not None:
             self._transport.close()
 
-    @property
-    def _has_requests(self) -> bool:
-        return bool(self._waiting) or self._next is not None
+    async def _receive(self) -> bytes | None:
+        while not self._lines:
+            if self._is_ended:
+                raise NoMoreRequests
+            if self._is_paused and self._transport is not None and not self._transport.is_closing():
+                self._is_paused = False
+                self._transport.resume_reading()
+            await self._change()
+        return self._lines.popleft()
 
-    def _begin_next(self) -> bool:
-        """Parse and begin the next line. Return False if there is none, or no room for it."""
-        is_long = False
-        if self._next is None:
-            if not self._waiting:
-                return False
-            line = self._waiting[0]
-            # It may be many times as large in memory.
-            is_long = line is not None and len(line) > LARGE
-            if is_long and (self._replies or not self._server.has_room_for_long(self)):
-                return False
-            self._next = self._read(self._waiting.popleft())
-        request = self._next
-        if request is None:  # a reply of the caller to a request of ours (MAP)
-            return True
-        alone = is_long or is_alone(request)
-        if not self._replies.has_room(is_alone=alone):
-            return False
-        assert self.caller is not None  # noqa: S101 - without a caller nothing is read
-        reply = self.caller.carry_out(request)
-        if is_long:
-            self._server.begin_long(reply)
-        self._replies.add(reply, is_alone=alone)
-        reply.add_done_callback(self._on_reply)
-        self._next = None
-        return True
-
-    def _read_first(self, line: bytes | None) -> Request | None:
-        """Choose by the first line whether this connection speaks MAP from now on, and read it."""
-        map_server = self._server.map_server
-        map_connection = None if map_server is None else map_server.speak_lines(self, line)
-        if map_connection is None or self.caller is None:
-            self._read = partial(read_line, limits=self._server.limits)
-        else:
-            self.caller.close()
-            self.caller, self._read = map_connection, map_connection.read
-        return self._read(line)
-
-    def _update_reading(self) -> None:
-        """Pause or resume reading: a connection is read only while its lines can be processed."""
-        must_pause = self._is_scheduled or self._is_unread or self._has_requests
-        if must_pause is self._is_paused or self._transport is None or self._is_ended:
-            return
-        if self._transport.is_closing():
-            return
-        self._is_paused = must_pause
-        if must_pause:
+    def _pause_reading(self) -> None:
+        """Stop reading: a connection is read only while its lines can be processed."""
+        if not self._is_paused and self._transport is not None and not self._transport.is_closing():
+            self._is_paused = True
             self._transport.pause_reading()
             self._watch_hangup()
+
+    def _parse(self, message: bytes | None) -> Request | None:
+        return self._parse_line(message)
+
+    def _parse_first(self, line: bytes | None) -> Request | None:
+        """Choose by the first line whether this connection speaks MAP from now on, and parse it."""
+        map_server = self._server.map_server
+        map_connection = None if map_server is None else map_server.speak_lines(self, line)
+        if map_connection is None:
+            self._parse_line = partial(read_line, limits=self._server.limits)
         else:
-            self._transport.resume_reading()
+            self.caller.close()
+            self.caller, self._parse_line = map_connection, map_connection.read
+        return self._parse_line(line)
 
     # -- replies
 
-    def _on_reply(self, _: object) -> None:
-        self._send_replies()
-        if self._has_requests or self._is_ended:
-            self.go_on()
+    @property
+    def _is_full(self) -> bool:
+        return self._is_unread
 
-    def _send_replies(self) -> None:
-        """Write the replies that are there, up to the first that is not."""
-        if replies := self._replies.take():
-            self._write([encode(reply) for reply in replies if reply is not None])
-            if self.caller is not None:
-                self.caller.replies_sent()
-
-    def _write(self, lines: list[bytes]) -> None:
-        if lines and self._transport is not None and not self._transport.is_closing():
-            self._transport.write(b"\n".join([*lines, b""]))
+    def _send(self, replies: list[bytes]) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"\n".join([*replies, b""]))
 
     def push(self, notice: dict[str, Any]) -> bool:
-        """Send a notification. Return False if the caller does not read; `Caller.resume` is called
-        when it does.
-        """
+        """Send a notification. Return False if the client does not read; its caller is resumed when it does."""
         if self._is_unread or self._transport is None or self._transport.is_closing():
             return False
-        self._write([encode(notice)])
+        self._send([encode(notice)])
         return True
 
     def end(self) -> None:
         """Close the connection once the requests under way are answered: the server stops."""
         self._is_ended = True
-        self._waiting.clear()
-        self._next = None
-        self.go_on()
+        self._lines.clear()
+        self._changed.set()
 
     def abort(self) -> None:
         if self._transport is not None:
@@ -417,21 +368,19 @@ class UnixServer:
         self.loop = asyncio.get_running_loop()
         self.limits: Limits = executor.core.limits
         self.socket_path = SocketPath(path)
-        self.connections: set[Connection] = set()
+        self.connections: set[LineConnection] = set()
         self.executor = executor
         self._broker = broker
         self.map_server = map_server  # for connections that speak MAP
         self._listening: asyncio.Server | None = None
         self._all_gone = asyncio.Event()  # no connection is open
-        self.unread: dict[Connection, None] = {}  # connections whose callers do not read, the longest first
-        self._long = 0  # long lines that are carried out now
-        self._waiting: dict[Connection, None] = {}  # connections with a long line for which there is no room
+        self.unread: dict[LineConnection, None] = {}  # connections whose callers do not read, the longest first
         self._warned_at = -WARN_SECONDS  # when, by the loop's time
 
     async def start(self) -> None:
         listening = self.socket_path.take()
         self._listening = await self.loop.create_unix_server(
-            lambda: Connection(self),
+            lambda: LineConnection(self),
             sock=listening,
             backlog=BACKLOG,  # asyncio calls listen again
         )
@@ -449,7 +398,7 @@ class UnixServer:
             connection.abort()
         self.socket_path.leave()
 
-    def enter(self, connection: Connection, handle: int) -> None:
+    def enter(self, connection: LineConnection, handle: int) -> None:
         self.connections.add(connection)
         self._all_gone.clear()
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -461,7 +410,7 @@ class UnixServer:
                 most,
             )
 
-    def note_unread(self, connection: Connection) -> None:
+    def note_unread(self, connection: LineConnection) -> None:
         """Note that a caller does not read. While too much waits, the longest of those who do not are cut off."""
         self.unread[connection] = None
         while len(self.unread) > 1 and sum(one.unsent for one in self.unread) > MAX_UNREAD_BYTES:
@@ -470,25 +419,9 @@ class UnixServer:
             del self.unread[first]
             first.abort()
 
-    def has_room_for_long(self, connection: Connection) -> bool:
-        """Return whether a long line may be parsed; if not, the connection is called when it may."""
-        if self._long < MAX_LONG:
-            return True
-        self._waiting[connection] = None
-        return False
-
-    def begin_long(self, reply: asyncio.Future[Any]) -> None:
-        self._long += 1
-        reply.add_done_callback(self._end_long)
-
-    def _end_long(self, _: object) -> None:
-        self._long -= 1
-        waiting, self._waiting = self._waiting, {}
-        for connection in waiting:
-            connection.go_on()
-
-    def go(self, connection: Connection) -> None:
+    def go(self, connection: LineConnection) -> None:
         self.connections.discard(connection)
+        self.unread.pop(connection, None)
         if not self.connections:
             self._all_gone.set()
 

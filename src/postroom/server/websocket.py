@@ -7,19 +7,20 @@ either, so that its replies take bounded memory; it gets events it missed from i
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..errors import PostroomError
 from ..model.codec import encode
-from .callers import LARGE, Caller, ReplyQueue
+from .callers import Caller, Connection, NoMoreRequests
 from .http import Disconnected, read_body
 from .http_connection import CONNECTION
-from .protocol import is_alone, read_rpc, unreadable
+from .protocol import read_rpc, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..core.authorize import Principal
+    from .callers import RequestCaller
     from .http import Receive, Scope, Send
     from .http_app import HttpApp
     from .http_connection import WebSocketGuard
@@ -61,7 +62,7 @@ class Outbox:
         return True
 
     def add(self, piece: bytes) -> None:
-        """Add a message though there may be no room: `ReplyQueue` bounds the replies."""
+        """Add a message though there may be no room: `Connection` bounds the replies."""
         self._pieces.append(piece)
         self._size += len(piece)
         self._ready.set()
@@ -94,92 +95,67 @@ class Outbox:
             self._abort_timer.cancel()
 
 
-class FrameCaller(Protocol):
-    """The object that carries out the requests of a connection: a `Caller`, or a MAP session."""
-
-    def carry_out(self, request: Request) -> asyncio.Future[Any]: ...
-    def replies_sent(self) -> None: ...
-    def resume(self) -> None: ...
-    def close(self) -> None: ...
-
-
 GOING_AWAY, NOT_TEXT, EXPELLED = 1001, 1003, 1008
 
 
-class WebSocketConnection:
+class WebSocketConnection(Connection):
     """One WebSocket connection. MAP's connections override how frames are parsed and what carries them out."""
 
     def __init__(self, app: HttpApp, principal: Principal | None, scope: Scope, send: Send) -> None:
+        super().__init__(app.executor)
         self._app = app
-        self._send = send
+        self._send_event = send
         self._guard: WebSocketGuard = scope["state"][CONNECTION]
         self._outbox = Outbox(self._guard.abort)
-        self._has_room_now = asyncio.Event()  # may a request be begun?
         self.code, self.reason = GOING_AWAY, ""  # sent when this side ends the connection
-        self._caller: FrameCaller = self._open_caller(principal)
-        self._replies = ReplyQueue()
+        self.caller = self._open_caller(principal)
 
-    def _open_caller(self, principal: Principal | None) -> FrameCaller:
+    def _open_caller(self, principal: Principal | None) -> RequestCaller:
         assert principal is not None  # noqa: S101 - /ws needs a token
         app = self._app
         return Caller(app.executor, app.broker, push=self.push, expel=self._on_expelled, principal=principal)
 
-    def _parse(self, text: str) -> Request | None:
+    def _parse(self, message: str) -> Request | None:
         try:
-            return read_rpc(read_body(text, self._app.limits))
+            return read_rpc(read_body(message, self._app.limits))
         except PostroomError as broken:
             return unreadable(str(broken))
 
     async def run(self, receive: Receive) -> None:
-        reading = asyncio.ensure_future(self._read(receive))
+        self._receive_event = receive
+        reading = asyncio.ensure_future(self._read_requests())
         reading.add_done_callback(lambda _: self._outbox.close())
         try:
             with self._app.closing_with(self._outbox.close):
                 await self._write()
         finally:
             reading.cancel()
-            self._caller.close()  # so that no letter is handed to a client that is gone
-        if reading.done() and not reading.cancelled():
+            self.caller.close()  # so that no letter is handed to a client that is gone
+        if reading.done() and not reading.cancelled() and not isinstance(reading.exception(), NoMoreRequests):
             reading.result()
 
-    # -- requests
-
-    async def _read(self, receive: Receive) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "websocket.disconnect":
-                self._on_disconnect(message.get("code", 0))
-                return
-            self._guard.note_message()
-            if (text := message.get("text")) is None:
-                self.code = NOT_TEXT
-                return
-            while self._replies and len(text) > LARGE:
-                await self._wait_for_room()
-            request = self._parse(text)
-            if request is None:
-                continue
-            alone = len(text) > LARGE or is_alone(request)
-            while self._outbox.is_full or not self._replies.has_room(is_alone=alone):
-                await self._wait_for_room()
-            reply = self._caller.carry_out(request)
-            self._replies.add(reply, is_alone=alone)
-            reply.add_done_callback(self._queue_replies)
-
-    async def _wait_for_room(self) -> None:
-        self._has_room_now.clear()
-        await self._has_room_now.wait()
+    async def _receive(self) -> str:
+        message = await self._receive_event()
+        if message["type"] == "websocket.disconnect":
+            self._on_disconnect(message.get("code", 0))
+            raise NoMoreRequests
+        self._guard.note_message()
+        text: str | None = message.get("text")
+        if text is None:
+            self.code = NOT_TEXT
+            raise NoMoreRequests
+        return text
 
     def _on_disconnect(self, code: int) -> None:
         """Note the code with which the client ended the connection, or uvicorn because of what it sent."""
 
-    def _queue_replies(self, _: object) -> None:
-        """Put the replies that are there into the outbox, up to the first that is not."""
-        for reply in self._replies.take():
-            if reply is not None:
-                self._outbox.add(encode(reply))
-        self._caller.replies_sent()
-        self._has_room_now.set()
+    @property
+    def _is_full(self) -> bool:
+        return self._outbox.is_full
+
+    def _send(self, replies: list[bytes]) -> None:
+        for reply in replies:
+            self._outbox.add(reply)
 
     # -- replies and notifications
 
@@ -196,17 +172,17 @@ class WebSocketConnection:
             for piece in pieces:
                 if self._guard.is_closing:
                     raise Disconnected
-                await self._send({"type": "websocket.send", "text": piece.decode()})
+                await self._send_event({"type": "websocket.send", "text": piece.decode()})
             self._on_written(mark)
-            self._has_room_now.set()
+            self._changed.set()
             if self._outbox.has_refused and not self._outbox.is_closed:
                 self._outbox.has_refused = False
-                self._caller.resume()
+                self.caller.resume()
 
     async def send_close(self) -> None:
         """Send the closing frame. A client that does not take it in time is disconnected."""
         if not self._guard.is_closing:
-            await self._send({"type": "websocket.close", "code": self.code, "reason": self.reason})
+            await self._send_event({"type": "websocket.close", "code": self.code, "reason": self.reason})
         self._outbox.written()
 
     def _sent_mark(self) -> int:
