@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run demo test test-quick test-long faults lint format bench bench-peers conformance interop docs picture imports shells fault-tools lock clean
+.PHONY: run demo test test-quick test-long faults lint format bench bench-peers conformance interop pages docs picture imports shells fault-tools lock clean
 
 run: $(READY)  ## set everything up and open the post room: a socket, HTTP, WebSocket; it says what to type next
 	@$(BIN)/postroom serve
@@ -52,13 +52,14 @@ interop: $(READY)  ## programs that are not ours: clients from npm, and every ve
 	@$(BIN)/python tools/nanobot.py
 	@POSTROOM_INTEROP=1 $(BIN)/python -m pytest -q -n 2 --dist=loadgroup -m nanobot tests/nanobot/channel
 
-docs: $(READY)  ## draw what docs/ takes from the code
-	@$(BIN)/python tools/draw.py
-	@$(BIN)/python tools/commands.py
-	@$(BIN)/python tools/mcp_page.py
-	@$(BIN)/python tools/wire_page.py
-	@$(BIN)/python tools/plugin.py
-	@$(BIN)/python tools/aio_stub.py
+pages: $(READY)  ## write what is made from the code: the reference pages, the types of the async face
+	@$(BIN)/python tools/pages.py
+
+docs: pages  ## build the site in build/site, to be read without a network
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q --strict
+	@! grep -rlE '(src|href)="https?://[^"]*[.](js|css|woff2?)"' build/site || { echo "the site needs a network"; exit 1; }
+	@echo "build/site/index.html"
 
 picture: $(READY)  ## draw the terminal in the README by running its commands
 	@$(BIN)/python tools/picture.py
@@ -91,6 +92,8 @@ lock:  ## pin the newest versions of everything
 	$(VENV)-lock/bin/pip install -q pip-tools
 	$(VENV)-lock/bin/pip-compile -q --extra dev --extra serve --extra mcp --strip-extras --generate-hashes --no-emit-index-url \
 		--no-emit-trusted-host --no-emit-find-links --no-header --upgrade -o requirements.lock pyproject.toml
+	$(VENV)-lock/bin/pip-compile -q --extra docs --strip-extras --generate-hashes --no-emit-index-url \
+		--no-emit-trusted-host --no-emit-find-links --no-header --upgrade -c requirements.lock -o requirements-docs.lock pyproject.toml
 	rm -rf $(VENV)-lock
 
 clean:

@@ -1,7 +1,4 @@
-"""Writes src/postroom/aio.pyi, the types of the async face, from the sync classes.
-
-With --check it only says whether the stub is true.
-"""
+"""The types of the async face, src/postroom/aio.pyi, from the sync classes."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ def stub() -> str:
     classes = [line for sync in FACES for line in face(sync, by_hand[f"Async{sync}"])]
     body = "\n".join(classes)
     pieces = [
-        "# The types of the async face. `make docs` writes them from the sync classes.\n",
+        "# The types of the async face. `make pages` writes them from the sync classes.\n",
         *imports(body),
         "\n__all__: list[str]\nTHREADS: int\nP = ParamSpec('P')\nT = TypeVar('T')\n",
         "def open(store: str | os.PathLike[str] | None = None, **settings: Any) -> AsyncRoom: ...\n",
@@ -152,16 +149,3 @@ def imports(body: str) -> Iterator[str]:
     for home, names in sorted(homes.items(), key=lambda one: (one[0][0] == ".", one[0])):
         if names:
             yield f"from {home} import {', '.join(sorted(names))}"
-
-
-def main() -> None:
-    text = stub()
-    if "--check" in sys.argv:
-        if STUB.read_text(encoding="utf-8") != text:
-            sys.exit(f"{STUB} is not what the sync classes say: make docs writes it")
-        return
-    STUB.write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

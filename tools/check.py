@@ -57,9 +57,7 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("style", (str(BIN / "ruff"), "check", "--quiet", ".")),
     ("format", (str(BIN / "ruff"), "format", "--check", "--quiet", ".")),
     ("rooms", (str(BIN / "lint-imports"), "--no-cache")),
-    ("drawings", (sys.executable, "tools/draw.py", "--check")),
-    ("commands", (sys.executable, "tools/commands.py", "--check")),
-    ("service", (sys.executable, "tools/wire_page.py", "--check")),
+    ("pages", (sys.executable, "tools/pages.py", "--check")),
     (
         "core tests",
         (

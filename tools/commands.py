@@ -1,12 +1,10 @@
-"""Writes docs/commands.md from the declarations of the commands. With --check it only says whether the page is true."""
+"""The page docs/commands.md, from the declarations of the commands."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 
 from postroom.cli.command import EVERYWHERE, Command, Option, command_of
 from postroom.cli.errors import MEANINGS
@@ -14,10 +12,9 @@ from postroom.cli.help import named, option_help, usage
 from postroom.cli.table import FORMER, GROUPS
 
 SHARED = 3  # commands with the same option; the page explains it once
-PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
 HEAD = """# Commands
 
-<!-- Written by `make docs` from the commands in src/postroom/cli. -->
+<!-- Written by `make pages` from the commands in src/postroom/cli. -->
 
 `postroom COMMAND [ARGUMENTS] [OPTIONS]`. `postroom help COMMAND` says the same as this page. Begin with
 [Postroom in ten minutes](ten-minutes.md); [the glossary](glossary.md) says what the words mean.
@@ -157,18 +154,3 @@ def _safe(text: str) -> str:
 
 def _sentence(summary: str) -> str:
     return f"{summary[0].upper()}{summary[1:]}."
-
-
-def main() -> None:
-    true = page()
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == true:
-        print("the page is as the commands declare")
-    elif "--check" in sys.argv:
-        raise SystemExit("docs/commands.md is not what the commands declare: make docs")
-    else:
-        PAGE.write_text(true, encoding="utf-8")
-        print("written anew: commands.md")
-
-
-if __name__ == "__main__":
-    main()

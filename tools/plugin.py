@@ -1,12 +1,8 @@
-"""Writes what the plugin for Claude Code takes from the code: its hooks and its MCP server, from hosts/recipes.py.
-
-With --check it only says whether they are true.
-"""
+"""The files of the plugin for Claude Code that are made from hosts/recipes.py: its hooks and its MCP server."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +20,3 @@ def files() -> dict[Path, str]:
         ".mcp.json": {"mcpServers": {"postroom": mcp_server(PROGRAM)}},
     }
     return {FOLDER / name: json.dumps(value, indent=2) + "\n" for name, value in result.items()}
-
-
-def main() -> None:
-    wrong = [path for path, text in files().items() if not path.exists() or path.read_text("utf-8") != text]
-    if "--check" in sys.argv[1:]:
-        sys.exit(f"not true any more: {', '.join(map(str, wrong))}; make docs writes them" if wrong else 0)
-    for path in wrong:
-        path.write_text(files()[path], encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

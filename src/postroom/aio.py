@@ -6,7 +6,7 @@
 
 Each class here is made from the sync class that it stands for: `_face_of` gives it every method of that class,
 awaited, and every attribute. A method runs in one of the room's threads, and what it returns is wrapped in turn.
-The types that a type checker sees stand in `aio.pyi`, which `make docs` writes from the sync classes.
+The types that a type checker sees stand in `aio.pyi`, which `make pages` writes from the sync classes.
 
 Any number of tasks may wait at once: they share one watcher on the event loop and hold no thread while they sleep.
 A call that was started is finished even if its task is cancelled, so a letter is never half sent.

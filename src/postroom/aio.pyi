@@ -1,4 +1,4 @@
-# The types of the async face. `make docs` writes them from the sync classes.
+# The types of the async face. `make pages` writes them from the sync classes.
 
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence

@@ -44,8 +44,8 @@ class Letter:
 
     def __init__(self, mailbox: Mailbox, found: Found) -> None:
         self._mailbox = mailbox
-        self.message = found.message.seen_by(found.delivery.mailbox)
-        self.delivery = found.delivery
+        self.message = found.message.seen_by(found.delivery.mailbox)  # as the mailbox's owner may see it
+        self.delivery = found.delivery  # the state of the letter at this mailbox
 
     @property
     def id(self) -> str:

@@ -67,8 +67,8 @@ class Mailbox(Reader):
     """One agent's mailbox in a room. Cheap to make; making one writes nothing."""
 
     def __init__(self, room: Room, name: str) -> None:
-        self.room = room
-        self.name = check_agent(name, "mailbox")
+        self.room = room  # the room that it belongs to
+        self.name = check_agent(name, "mailbox")  # the name of its agent
         self.core = room.core
         if self.core.limits.human != HUMAN:
             self.name = meant(self.name, self.core.limits.human)

@@ -56,7 +56,7 @@ def open(store: str | os.PathLike[str] | None = None, **settings: Any) -> Room:
 
     `store` is `sqlite:/path/to/room.db`, a path, or `memory:`. Without it, in this order: POSTROOM_STORE, the
     room of the project around the working folder (`postroom init` makes one), the config file, the user's own
-    room. Every other setting may be given by name (docs/reference.md).
+    room. Every other setting may be given by name.
     """
     return open_with(chosen_settings(store, settings), SystemClock())
 
@@ -85,7 +85,7 @@ class Room(Reader):
         ids: Ids | None = None,
         principal: Principal = OWNER,
     ) -> None:
-        self.settings = settings
+        self.settings = settings  # the settings in force
         self.principal = principal  # for whom this room acts
         self.core = core_of(store, settings, clock, ids)
 

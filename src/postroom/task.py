@@ -50,8 +50,8 @@ class Task:
     ) -> None:
         self._mailbox = mailbox
         self._letter = letter  # the opening letter, if claimed: its lease proves who may move the task
-        self.standing = standing
-        self.session = session
+        self.standing = standing  # its status, as a TaskStatus
+        self.session = session  # what its giver gave as `session`; None for the receiver
 
     @property
     def id(self) -> str:

@@ -1,53 +1,86 @@
-"""The shell sessions of the pages are typed as they stand, and answer as they say; `…` stands for anything."""
+"""The shell commands of the pages run as they stand and print what the pages say; `…` stands for anything."""
 
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from postroom.cli.parse import parse
 from tests.cli.shell import Shell
-from tests.docs.pages import HOME, blocks
+from tests.docs.pages import HOME, PAGES, blocks, name_of
 
-PAGES = [HOME / "docs" / f"{name}.md" for name in ("ten-minutes", "files", "hosts", "installing-hosts")]
+SESSIONS = [HOME / "docs" / f"{name}.md" for name in ("quick-start", "agents")]
 MARK = "@@ done @@"
+_PLACE = re.compile(r"^[^']*?(?:[A-Z_]+=\S+ +)*(?<![\w./-])postroom +")
 
 
-def session(page: Path) -> list[tuple[str, str]]:
-    """Every line that is typed, and what the page says it answers."""
-    typed: list[tuple[str, str]] = []
+def session(page: Path) -> list[tuple[str, str | None]]:
+    """Every `sh` block that is to be run, and the `text` block right behind it, which says what it prints."""
+    found: list[tuple[str, str | None]] = []
+    follows = False
     for block in blocks(page):
-        if block.language == "console":
-            for line in block.code.splitlines(keepends=True):
-                if line.startswith("$ "):
-                    typed.append((line[2:].rstrip("\n"), ""))
-                else:
-                    typed[-1] = (typed[-1][0], typed[-1][1] + line)
-    return typed
+        if block.language == "text" and follows:
+            found[-1] = (found[-1][0], block.code)
+        elif block.language == "sh" and "no-run" not in block.marks:
+            found.append((block.code, None))
+        follows = block.language == "sh" and "no-run" not in block.marks
+    return found
 
 
-def play(shell: Shell, typed: list[tuple[str, str]]) -> list[str]:
-    """What each line answers, in one shell."""
+def play(shell: Shell, typed: list[tuple[str, str | None]]) -> list[str]:
+    """What each block prints, in one shell."""
     del shell.environment["POSTROOM_STORE"]  # the page makes its own room
-    script = "\n".join(f"{line}\necho '{MARK}'" for line, _ in typed)
+    script = "\n".join(f"{code}\necho '{MARK}'" for code, _ in typed)
     return shell.type(f"exec 2>&1\n{script}").out.split(f"{MARK}\n")[:-1]
 
 
-def is_as_told(text: str, answered: str) -> bool:
-    return re.fullmatch(".*".join(map(re.escape, text.split("…"))), answered, re.DOTALL) is not None
+def is_as_shown(text: str, printed: str) -> bool:
+    return re.fullmatch(".*".join(map(re.escape, text.split("…"))), printed, re.DOTALL) is not None
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
-def test_a_session_goes_as_the_page_tells(tmp_path: Path, page: Path) -> None:
+@pytest.mark.parametrize("page", SESSIONS, ids=[page.stem for page in SESSIONS])
+def test_a_session_prints_what_the_page_shows(tmp_path: Path, page: Path) -> None:
     typed = session(page)
-    answers = play(Shell(tmp_path), typed)
-    assert len(typed) == len(answers)
-    for (line, result), answered in zip(typed, answers, strict=True):
-        assert is_as_told(result, answered), f"$ {line}\n{answered}"
+    printed = play(Shell(tmp_path), typed)
+    assert typed and len(typed) == len(printed)
+    for (code, shown), result in zip(typed, printed, strict=True):
+        assert is_as_shown(shown or "", result), f"{code}\n{result}"
 
 
 @pytest.mark.parametrize("wrong", ["Sent x to bob.\n", "", "…\nand more\n"])
-def test_a_page_that_tells_otherwise_is_found(tmp_path: Path, wrong: str) -> None:
+def test_a_page_that_shows_something_else_is_found(tmp_path: Path, wrong: str) -> None:
     typed = [("postroom send bob --as ann --body x --letter-id m-1", wrong)]
-    assert not is_as_told(wrong, play(Shell(tmp_path), typed)[0])
+    assert not is_as_shown(wrong, play(Shell(tmp_path), [*typed])[0])
+
+
+def commands(page: Path) -> Iterator[tuple[int, list[str]]]:
+    """The words of each call of `postroom` in the shell blocks of a page, with its line."""
+    for block in blocks(page):
+        if block.language == "sh":
+            code = block.code.replace("\\\n", "  ")
+            for at, line in enumerate(code.splitlines()):
+                for piece in re.split(r"[;&|]{1,2}(?= )|\$\(", line):
+                    if re.match(r" *(?:[A-Z_]+=\S+ +)*postroom\b", piece):
+                        words = shlex.split(piece.replace(")", " ) "), comments=True)
+                        words = words[words.index("postroom") + 1 :]
+                        ends = [n for n, word in enumerate(words) if re.match(r"^(\)|\d?[<>].*|&)$", word)]
+                        yield block.line + at, words[: min(ends, default=len(words))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_command_on_a_page_is_understood(page: Path) -> None:
+    for line, words in commands(page):
+        try:
+            parse(words)
+        except Exception as refused:
+            raise AssertionError(f"{name_of(page)}:{line}: postroom {shlex.join(words)}: {refused}") from refused
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_blocks_to_copy_hold_no_prompt(page: Path) -> None:
+    prompts = [block.line for block in blocks(page) if block.language == "sh" and re.search(r"^\$ ", block.code, re.MULTILINE)]
+    assert prompts == []

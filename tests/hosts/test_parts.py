@@ -60,7 +60,7 @@ def session(id: str, agent: str = "", **fields: Any) -> Session:
 
 def test_what_the_plugin_takes_from_the_code_is_true() -> None:
     for path, text in runpy.run_path(str(HOME / "tools" / "plugin.py"))["files"]().items():
-        assert path.read_text(encoding="utf-8") == text, f"{path}: make docs writes it"
+        assert path.read_text(encoding="utf-8") == text, f"{path}: make pages writes it"
 
 
 def test_the_plugin_has_what_it_must_have() -> None:

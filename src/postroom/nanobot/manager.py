@@ -348,7 +348,7 @@ class MailboxManager:
     """The mailboxes of agents in a folder."""
 
     def __init__(self, mailboxes_root: str | os.PathLike[str] = DEFAULT_ROOT, **settings: Any) -> None:
-        """Open the folder with the settings of a room (docs/reference.md), such as `durability="process"`."""
+        """Open the folder with the settings of a room, such as `durability="process"`."""
         self.root = Path(mailboxes_root).expanduser().absolute()
         self.room = room.open(f"files:{self.root}?layout=nanobot", **settings)
         self.core = self.room.core

@@ -1,11 +1,7 @@
-"""Writes docs/service.md and docs/federation-wire.md from the tables of the wire.
-
-With --check it only says whether the pages are true.
-"""
+"""The reference pages of the wire, from its tables: docs/service.md and docs/federation-wire.md."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,7 +21,6 @@ from postroom.server.mail import MAIL
 from postroom.server.protocol import ALIASES, wire_verbs
 from postroom.server.requests import SESSION
 
-DOCS = Path(__file__).parent.parent / "docs"
 HEAD = Path(__file__).parent / "service_head.md"
 BETWEEN = Path(__file__).parent / "federation_wire_head.md"
 _TOKENS = f"A token that is worth nothing is `NotAllowed` with the JSON-RPC code {BAD_TOKEN}, on every wire.\n"
@@ -36,9 +31,9 @@ _MAIL_ERRORS = (
 _WHO = {"own": "the mailbox's own agent", "anyone": "anyone who got in", "operator": "an operator"}
 
 
-def page() -> str:
+def service_page() -> str:
     pieces = [
-        "<!-- Written by `make docs` from tools/service_head.md and the tables in src/postroom/wire. -->\n",
+        "<!-- Written by `make pages` from tools/service_head.md and the tables in src/postroom. -->\n",
         HEAD.read_text(encoding="utf-8"),
         "## Actions on the socket\n\nThose of agent-inbox, with its replies. Unknown fields are ignored.\n",
         *map(described, ACTIONS.values()),
@@ -61,7 +56,7 @@ def page() -> str:
 
 def federation_page() -> str:
     pieces = [
-        "<!-- Written by `make docs` from tools/federation_wire_head.md and tables of src/postroom/wire. -->\n",
+        "<!-- Written by `make pages` from tools/federation_wire_head.md and tables in src/postroom. -->\n",
         BETWEEN.read_text(encoding="utf-8"),
         "## Methods\n",
         *(described(cls, "For a peer that has proven who it is.") for cls in FEDERATION.values()),
@@ -126,23 +121,3 @@ def mail_error_rows() -> Iterator[str]:
     yield "|---|---|---|"
     for kind, field, number in MAIL_NUMBERS:
         yield f"| `{kind.__name__}` | {f'`{field}`' if field else 'anything else'} | {number} |"
-
-
-def main() -> None:
-    for name, result in pages().items():
-        place = DOCS / name
-        if place.exists() and place.read_text(encoding="utf-8") == result:
-            print(f"{name} is as the tables say")
-        elif "--check" in sys.argv:
-            raise SystemExit(f"docs/{name} is not as the tables say; make docs")
-        else:
-            place.write_text(result, encoding="utf-8")
-            print(f"written anew: {name}")
-
-
-def pages() -> dict[str, str]:
-    return {"service.md": page(), "federation-wire.md": federation_page()}
-
-
-if __name__ == "__main__":
-    main()
