@@ -287,7 +287,7 @@ def farewell(room: postroom.Room, *, more: bool) -> None:
     print("  postroom send you --as me --body hello")
     print("  postroom check --as you\n")
     also = " `make demo` shows a crash, a dead letter and three worlds too." if more else ""
-    print(f"and read docs/ten-minutes.md.{also}")
+    print(f"and read docs/quick-start.md.{also}")
 
 
 def show(scenes: Sequence[Callable[[postroom.Room], None]]) -> None:

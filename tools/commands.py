@@ -17,7 +17,7 @@ HEAD = """# Commands
 <!-- Written by `make pages` from the commands in src/postroom/cli. -->
 
 `postroom COMMAND [ARGUMENTS] [OPTIONS]`. `postroom help COMMAND` says the same as this page. Begin with
-[Postroom in ten minutes](ten-minutes.md); [the glossary](glossary.md) says what the words mean.
+the [quick start](quick-start.md); [the words](index.md#words) are explained there.
 
 - [Every command](#every-command), [shared options](#shared-options), [exit codes](#exit-codes), [rooms](#where-there-is-no-room-yet), [JSON](#json), [ids](#ids), [letters](#letters), [errors](#errors-as-json)
 """

@@ -1,4 +1,4 @@
-"""Writes every file that is made from the code: the reference pages, the types of the async face, the plugin's files.
+"""Writes every file that is made from the code: the reference pages, the types of `aio`, the plugin's files.
 
 With --check it writes nothing and says which of them are not current.
 """

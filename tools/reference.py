@@ -26,7 +26,10 @@ HEAD = """# Python reference
 <!-- Written by `make pages` from the docstrings, settings and errors in src/postroom. -->
 
 Every public name of the library. A name that is not on this page may change without notice. The commands have
-[a page of their own](commands.md), and so have [the methods of the service](service.md).
+[a page of their own](commands.md), and so have [the methods of the service](service.md). `postroom.__version__` is the version, and `postroom.aio`
+[the same for asyncio](#asyncio).
+
+Classes: [`Room`](#room), [`Mailbox`](#mailbox), [`Letter`](#letter), [`Work`](#work), [`Batch`](#batch), [`Task`](#task).
 """
 CLASSES: dict[str, type] = {
     name: getattr(postroom, name) for name in ("Room", "Mailbox", "Letter", "Work", "Batch", "Task")
@@ -40,21 +43,23 @@ _COMMENT = re.compile(r"^ {4}(?:self\.)?(\w+)\b[^#\n]*  # (.+)$", re.MULTILINE)
 
 
 def page() -> str:
-    return "\n".join([
-        HEAD,
-        "## Functions\n",
-        *_table("call", "returns", rows=(_function("postroom", name) for name in FUNCTIONS)),
-        "\n### Parts\n\nThe body of a letter is a text, one part, or a list of texts and parts.\n",
-        *_table("call", "returns", rows=(_function("postroom", name) for name in PARTS)),
-        "",
-        *(line for name, cls in CLASSES.items() for line in _class(name, cls)),
-        *_letter_fields(),
-        *_asyncio(),
-        *_values(),
-        *_settings(),
-        *_errors(),
-        *_states(),
-    ])
+    return "\n".join(
+        [
+            HEAD,
+            "## Functions\n",
+            *_table("call", "returns", rows=(_function("postroom", name) for name in FUNCTIONS)),
+            "\n### Parts\n\nThe body of a letter is a text, one part, or a list of texts and parts.\n",
+            *_table("call", "returns", rows=(_function("postroom", name) for name in PARTS)),
+            "",
+            *(line for name, cls in CLASSES.items() for line in _class(name, cls)),
+            *_letter_fields(),
+            *_asyncio(),
+            *_values(),
+            *_settings(),
+            *_errors(),
+            *_states(),
+        ]
+    )
 
 
 # -- functions and classes
@@ -117,9 +122,10 @@ def _class(name: str, cls: type) -> Iterator[str]:
 
 def attributes(cls: type) -> dict[str, str]:
     """Return the public attributes that `__init__` sets, with their comments in the source."""
-    source = "".join(inspect.getsource(base.__init__) for base in cls.__mro__ if "__init__" in vars(base) and base.__module__.startswith("postroom"))
-    names = re.findall(r"^ +self\.([a-z]\w*)\b[^=\n]* = [^#\n]*(?:  # (.+))?$", source, re.MULTILINE)
-    return dict(names)
+    if "__init__" not in vars(cls):
+        return {}
+    source = inspect.getsource(vars(cls)["__init__"])
+    return dict(re.findall(r"^ +self\.([a-z]\w*)\b[^=\n]* = [^#\n]*(?:  # (.+))?$", source, re.MULTILINE))
 
 
 def _returned(value: property) -> str:
@@ -143,7 +149,10 @@ def _table(*titles: str, rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
 def _letter_fields() -> Iterator[str]:
     yield "## Fields of a letter\n"
     yield "The keywords `**fields` of every method that sends. All are optional.\n"
-    about = helps(LetterFields) | {"extra": "fields of other systems", "task": "what it says of a task, as an object"}
+    about = helps(LetterFields) | {
+        "extra": "fields of other systems",
+        "task": "what it says of a task, as an object",
+    }
     about["id"] = about["letter_id"]
     rows = [(f"`{name}`", about[name]) for name in keywords.Fields.__annotations__]
     yield from _table("field", rows=rows)
@@ -166,7 +175,8 @@ def _asyncio() -> Iterator[str]:
     yield f"`postroom.aio.open(store=None, **settings)`: {text_of(aio.open)}\n"
     names = ", ".join(f"`{name}`" for name in aio.__all__ if name.startswith("Async"))
     yield f"{names} have the methods of the classes above, awaited. {text_of(aio.AsyncRoom)}\n"
-    yield "`AsyncRoom.room` and `AsyncMailbox.mailbox` are the sync objects.\n"
+    call, _, about = described(aio.AsyncRoom.run, "run")
+    yield f"`AsyncRoom.room` and `AsyncMailbox.mailbox` are the sync objects. `{call}`: {about}\n"
 
 
 # -- values
@@ -245,9 +255,7 @@ def _errors() -> Iterator[str]:
         "`keys` (the keys with which to send the same letters again; `key` for a single letter) and `retry_after` (seconds).\n"
     )
     classes = [e for e in vars(errors).values() if inspect.isclass(e) and issubclass(e, errors.PostroomError)]
-    rows = [
-        (f"`{e.__name__}`", str(e.code), e.fault, "yes" if e.temporary else "no", text_of(e)) for e in classes
-    ]
+    rows = [(f"`{e.__name__}`", str(e.code), e.fault, "yes" if e.temporary else "no", text_of(e)) for e in classes]
     yield from _table("error", "code", "fault", "temporary", rows=rows)
     yield ""
 
@@ -258,12 +266,16 @@ def _states() -> Iterator[str]:
     yield from _table("state", rows=((f"`{state}`", about[state.name]) for state in State))
     yield "\nThese are all the moves there are; any other is refused with `IllegalMove`.\n"
     moves = [(f"`{begin}`", f"`{action}`", f"`{end}`") for (begin, action), end in delivery.MOVES.items()]
-    sent = [("", "`send`", f"`{State.UNREAD}`"), ("", "`send` with `at=`, or to another system", f"`{State.QUEUED}`")]
+    sent = [
+        ("", "`send`", f"`{State.UNREAD}`"),
+        ("", "`send` with `at=`, or to another system", f"`{State.QUEUED}`"),
+    ]
     yield from _table("from", "action", "to", rows=[*sent, *moves])
     yield "\n## Task states\n"
-    yield "A task begins as `pending`. A state without a next one is final.\n"
+    yield "A task begins as `pending`.\n"
     rows = [
-        (f"`{state}`", ", ".join(f"`{after}`" for after in task.MOVES[state]) or "–") for state in TaskState
+        (f"`{state}`", ", ".join(f"`{after}`" for after in task.MOVES[state]) or "none: it is final")
+        for state in TaskState
     ]
     yield from _table("state", "next", rows=rows)
     yield ""

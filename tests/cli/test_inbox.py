@@ -256,7 +256,7 @@ def test_the_page_shows_what_it_looks_like(shell: Shell) -> None:
         room.mailbox("planner").give_task("human", "It is in docs/contract.pdf.", subject="Sign the contract")
         room.mailbox("researcher").send("human", "It is stable; quicksort is not.", subject="Merge sort")
     first, second = (
-        block.code for block in blocks(HOME / "docs" / "inbox.md") if block.code.startswith("human: ")
+        block.code for block in blocks(HOME / "docs" / "people.md") if block.code.startswith("human: ")
     )
     with Pane(shell, "inbox", lines=16, NO_COLOR="1") as pane:
         assert as_told(pane.see("human: 4 wait")) == as_told(first)

@@ -12,7 +12,7 @@ HOME = Path(__file__).parent.parent.parent
 BENCH_WRITES = HOME / "docs" / "performance.md"  # made by the bench, on the machine where it ran
 PAGES = (
     *(HOME / f"{name}.md" for name in ("README", "ARCHITECTURE", "CHANGELOG", "CONTRIBUTING")),
-    *(page for page in sorted((HOME / "docs").glob("*.md")) if page != BENCH_WRITES),
+    *(page for page in sorted((HOME / "docs").rglob("*.md")) if page != BENCH_WRITES),
 )
 
 _BLOCK = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

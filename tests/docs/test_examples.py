@@ -20,7 +20,7 @@ from tests.docs.pages import HOME, PAGES, Block, blocks, name_of, prose
 PATIENCE = 60.0  # seconds; a bound, not a pace
 PLAYED = [page for page in PAGES if any(block.language == "python" for block in blocks(page))]
 TUTORIAL = HOME / "docs" / "tutorial.md"
-HOWTO = HOME / "docs" / "howto.md"
+RECIPES = HOME / "docs" / "recipes.md"
 
 
 def recipes(page: Path) -> dict[str, str]:
@@ -66,10 +66,10 @@ def test_the_examples_are_right_again_in_a_room_that_has_seen_them(
         play(page, tmp_path, elsewhere)
 
 
-@pytest.mark.parametrize("title", recipes(HOWTO))
+@pytest.mark.parametrize("title", recipes(RECIPES))
 def test_each_recipe_stands_alone(title: str, elsewhere: dict[str, str], tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(recipes(HOWTO)[title], encoding="utf-8")
+    page.write_text(recipes(RECIPES)[title], encoding="utf-8")
     play(page, tmp_path, elsewhere)
 
 

@@ -15,7 +15,6 @@ from tests.docs.pages import HOME, PAGES, blocks, name_of
 
 SESSIONS = [HOME / "docs" / f"{name}.md" for name in ("quick-start", "agents")]
 MARK = "@@ done @@"
-_PLACE = re.compile(r"^[^']*?(?:[A-Z_]+=\S+ +)*(?<![\w./-])postroom +")
 
 
 def session(page: Path) -> list[tuple[str, str | None]]:
@@ -61,14 +60,14 @@ def commands(page: Path) -> Iterator[tuple[int, list[str]]]:
     """The words of each call of `postroom` in the shell blocks of a page, with its line."""
     for block in blocks(page):
         if block.language == "sh":
-            code = block.code.replace("\\\n", "  ")
-            for at, line in enumerate(code.splitlines()):
-                for piece in re.split(r"[;&|]{1,2}(?= )|\$\(", line):
-                    if re.match(r" *(?:[A-Z_]+=\S+ +)*postroom\b", piece):
-                        words = shlex.split(piece.replace(")", " ) "), comments=True)
-                        words = words[words.index("postroom") + 1 :]
-                        ends = [n for n, word in enumerate(words) if re.match(r"^(\)|\d?[<>].*|&)$", word)]
-                        yield block.line + at, words[: min(ends, default=len(words))]
+            for at, line in enumerate(block.code.replace("\\\n", "  ").splitlines()):
+                reader = shlex.shlex(line, posix=True, punctuation_chars=True)
+                reader.whitespace_split = True
+                tokens = list(reader)
+                for begin, word in enumerate(tokens):
+                    if word == "postroom" and not (begin and re.match(r"[\w./-]+$", tokens[begin - 1])):
+                        ends = (n for n, end in enumerate(tokens) if n > begin and set(end) <= set("();<>|&"))
+                        yield block.line + at, tokens[begin + 1 : next(ends, len(tokens))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -82,5 +81,9 @@ def test_every_command_on_a_page_is_understood(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_blocks_to_copy_hold_no_prompt(page: Path) -> None:
-    prompts = [block.line for block in blocks(page) if block.language == "sh" and re.search(r"^\$ ", block.code, re.MULTILINE)]
+    prompts = [
+        block.line
+        for block in blocks(page)
+        if block.language == "sh" and re.search(r"^\$ ", block.code, re.MULTILINE)
+    ]
     assert prompts == []

@@ -28,7 +28,7 @@ from tests.coverage import uncounted
 from tests.docs.pages import HOME, blocks
 
 pytestmark = pytest.mark.daemon
-PAGE = HOME / "docs" / "webhooks.md"
+PAGE = HOME / "docs" / "operations.md"
 SECRET, OTHER = secret_of(b"s" * 32), secret_of(b"o" * 32)
 NOW = datetime.now(UTC)
 Genuine = Callable[..., bool]

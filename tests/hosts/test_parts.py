@@ -236,7 +236,7 @@ def test_who_plays_host_at_a_terminal_is_it_with_their_shell_alone(shell: Shell)
 
 def test_a_wrong_event_is_reported_to_a_person_and_not_to_a_host(shell: Shell) -> None:
     play = f"""echo '{{"hook_event_name":"Surprise"}}' | {" ".join(PROGRAM)} hook claude"""
-    assert "docs/hosts.md" in Terminal(shell, "-c", play, program=["/bin/sh"]).finish()[1]
+    assert "docs/agents.md" in Terminal(shell, "-c", play, program=["/bin/sh"]).finish()[1]
     assert ("", "") == (
         (silent := shell.run("hook", "claude", stdin=b'{"hook_event_name":"Surprise"}')).out,
         silent.err,

@@ -20,13 +20,12 @@ from tests.interop.packages import PATIENCE
 from tests.server.http.running import daemon
 
 PAGE = HOME / "docs" / "map.md"
-LINK_PAGE = HOME / "docs" / "map-client.md"
 
 
 def test_the_script_of_the_page_does_what_the_page_says(tmp_path: Path) -> None:
     folder = require_sdk()
-    (script,) = [block.code for block in blocks(PAGE) if block.language == "js"]
-    (result,) = [block.code for block in blocks(PAGE) if "node agents.mjs" in block.code]
+    script, *_ = [block.code for block in blocks(PAGE) if block.language == "js"]
+    (result,) = [block.code for block in blocks(PAGE) if block.language == "text"]
     with (
         saved("agents", script) as program,
         daemon(tmp_path, "--set", "sender_rate=0", "--http", "127.0.0.1:0") as running,
@@ -41,7 +40,7 @@ def test_the_script_of_the_page_does_what_the_page_says(tmp_path: Path) -> None:
             timeout=PATIENCE,
             check=False,
         )
-    assert (0, result.splitlines()[1:]) == (done.returncode, done.stdout.splitlines()), done.stderr
+    assert (0, result.splitlines()) == (done.returncode, done.stdout.splitlines()), done.stderr
 
 
 @pytest.fixture
@@ -53,29 +52,27 @@ def home() -> Iterator[Path]:
 
 @pytest.mark.daemon
 def test_the_page_of_the_link_is_true_as_typed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server, bob, certain = [block.code for block in blocks(LINK_PAGE) if block.language == "js"]
-    first, _, typed = [lines(block.code) for block in blocks(LINK_PAGE) if block.language == "text"]
+    _, server, bob, certain = [block.code for block in blocks(PAGE) if block.language == "js"]
+    shells = [block.code.splitlines() for block in blocks(PAGE) if block.language == "sh"]
+    at = next(at for at, lines in enumerate(shells) if "--map-server" in lines[0])
+    (serve,), typed = shells[at : at + 2]
     port = str(free_port())
     monkeypatch.setenv("PORT", port)
     monkeypatch.setenv("MAP_URL", f"ws://127.0.0.1:{port}")
     with saved("server", server) as one, Program(one) as hive:
         assert "hive listens" == hive.text()
-        with saved("bob", bob) as two, Program(two) as agent, serving(home, first[0], port) as shell:
+        with saved("bob", bob) as two, Program(two) as agent, serving(home, serve, port) as shell:
             assert "bob is there" == agent.text()
             results = [shell(line) for line in typed]
             assert "bob hears from ann: Which sort is stable?" == agent.text()
             assert "hive/bob" in results[0] and "Merge sort." in results[2] and "hive/bob" in results[2]
         begin, end = bob.index("bob.onMessage"), bob.index("await bob.connect")
         other = bob[:begin] + certain + bob[end:]
-        with saved("bob", other) as two, Program(two) as agent, serving(home, first[0], port) as shell:
+        with saved("bob", other) as two, Program(two) as agent, serving(home, serve, port) as shell:
             assert "bob is there" == agent.text()
             for name in ("yan", "zoe"):  # it could be anyone who asked, and is certain all the same
-                shell(first[2].replace("ann", name))
+                shell(typed[1].replace("ann", name))
                 assert "Merge sort." in shell(typed[2].replace("ann", name))
-
-
-def lines(code: str) -> list[str]:
-    return [line.removeprefix("$ ") for line in code.splitlines()]
 
 
 @contextmanager

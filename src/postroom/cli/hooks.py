@@ -46,7 +46,7 @@ _HOST_ABOUT = (
     " INBOX_SOCKET_PATH; where only the folder POSTROOM_INBOXES or INBOX_DIR is set, your inbox.jsonl in it; else the room of"
     " the project around the host's working folder, or your own.\n\n"
     "Bodies stand inside a fence and are cut. It takes two seconds at most (POSTROOM_HOOK_SECONDS) and never fails a session: what goes wrong is one"
-    " line on standard error, and the exit code is 0. [The page about hosts](hosts.md) has more."
+    " line on standard error, and the exit code is 0. [The page about hosts](agents.md) has more."
 )
 _SHOWS = (
     "When a session starts it registers its agent and shows waiting mail; with each prompt and between tools it shows what is"

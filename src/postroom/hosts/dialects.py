@@ -1,7 +1,7 @@
 """The hosts: the events at which each one calls a hook, and the form of its answers.
 
-As documented for Claude Code 2.1, Codex 0.166 and Gemini CLI 0.61; see docs/claude-code.md, docs/codex.md and
-docs/gemini.md. A host calls hooks between any two steps and waits, so this module imports next to nothing.
+As documented for Claude Code 2.1, Codex 0.166 and Gemini CLI 0.61; see docs/agents.md. A host calls
+hooks between any two steps and waits, so this module imports next to nothing.
 """
 
 from __future__ import annotations

@@ -346,7 +346,7 @@ def _tell_ignored(event: str) -> None:
     if not event:
         _warn("postroom: no mail is shown: standard input held no JSON object with a hook_event_name")
     elif is_played():
-        _warn(f"postroom: nothing is done at the event {event[:80]!a}; docs/hosts.md says how to play host")
+        _warn(f"postroom: nothing is done at the event {event[:80]!a}; docs/agents.md says how to play host")
 
 
 def _warn(text: str) -> None:

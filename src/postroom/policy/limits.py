@@ -56,7 +56,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     away_grace: Seconds = 60.0  # seconds an agent counts as away before it is expired
     expired_kept: Seconds = HOUR  # seconds an expired agent is listed before it is gone
     requeue_on_return: bool = True  # put an agent's claimed letters back into its inbox when it registers again
-    federation_strategy: Literal["table", "broadcast", "hierarchical"] = "table"  # where unknown names are looked up
+    federation_strategy: Literal["table", "broadcast", "hierarchical"] = "table"  # how unknown names are found
     federation_table_ttl: Seconds = 300.0  # seconds for which a peer's announcement of its agents is valid
     federation_refresh_on_miss: bool = True  # table: ask peers for a name that is unknown here
     federation_broadcast_timeout: SomeSeconds = 5.0  # seconds in which a peer must answer a look-up

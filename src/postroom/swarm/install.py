@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FILE, PACKAGE = "agent_mailbox.py", "__init__.py"
 MARK = "# Written by `postroom swarm install`."
 CONTENT = f'''{MARK} It may be written anew: change nothing here.
-"""The mailbox of agent-swarm, as Postroom keeps it. See docs/swarm.md of Postroom."""
+"""The mailbox of agent-swarm, as Postroom keeps it. See docs/migrating.md of Postroom."""
 
 from postroom.swarm import *  # noqa: F403
 from postroom.swarm import __all__  # noqa: F401

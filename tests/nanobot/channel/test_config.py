@@ -15,7 +15,7 @@ from postroom.nanobot.channel.config import default_config, parse
 from postroom.nanobot.channel.toolbox import TOOLS
 from tests.daemons import PATIENCE
 
-PAGE = Path(__file__).parents[3] / "docs" / "nanobot-channel.md"
+PAGE = Path(__file__).parents[3] / "docs" / "nanobot.md"
 DESIGNED = {
     "enabled": False,
     "agentId": "",

@@ -11,7 +11,7 @@ from postroom.nanobot.channel.toolbox import TOOLS
 
 from .agents import ScriptedAgent, run, scripted_agent, until, use, use_in_terminal
 
-PAGE = Path(__file__).parents[3] / "docs" / "nanobot-channel.md"
+PAGE = Path(__file__).parents[3] / "docs" / "nanobot.md"
 
 
 def id_in(text: str) -> str:

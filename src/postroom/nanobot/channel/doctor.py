@@ -163,9 +163,7 @@ def _of_config(path: Path) -> list[Finding]:
     except (OSError, ValueError, AttributeError) as broken:
         return [error("config", f"{path} cannot be read: {broken}")]
     if section is None:
-        return [
-            warning("config", f"{path} has no section {channel_config.SECTION}", "see docs/nanobot-channel.md")
-        ]
+        return [warning("config", f"{path} has no section {channel_config.SECTION}", "see docs/nanobot.md")]
     try:
         value = channel_config.parse(section)
     except PostroomError as wrong:

@@ -192,7 +192,7 @@ def _file_system(path: Path) -> Iterator[Finding]:
 def _space(path: Path) -> Iterator[Finding]:
     there = os.statvfs(path.parent)
     free = there.f_bavail * there.f_frsize
-    hint = "make space; see 'Keep the room small' in docs/howto.md"
+    hint = "make space; see 'Retention' in docs/operations.md"
     if free < NO_SPACE:
         yield error("space", f"{free:,} bytes are free", hint)
     elif free < LITTLE_SPACE:
