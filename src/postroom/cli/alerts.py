@@ -378,7 +378,7 @@ def _rotated(_screen: Screen, data: Data) -> str:
     about="The daemon (postroom serve) calls it, by the rules of every ring: once for new mail, letters that come together in"
     " one call, never too often, urgent mail until somebody acknowledges it. A call says who wrote, the subject, the priority and"
     " the id, never what a letter says, and is signed as Standard Webhooks are. What waits already when it is added is not"
-    " told of. Into a file or a pipe the secret goes alone. See [webhooks](webhooks.md).",
+    " told of. Into a file or a pipe the secret goes alone. See [webhooks](operations.md#webhooks).",
     examples=(
         ("postroom webhooks add https://hooks.example.com/postroom --for human", "the secret is for the receiver"),
         (

@@ -169,7 +169,7 @@ def copied(_screen: Screen, data: Mapping[str, Any]) -> str:
     about="The rooms may be of any kind, and DST need not be empty. Letters keep their ids and keys: a second"
     " run copies only what is new, and brings states up to date. The later state wins, and what is done stays"
     " done. Names, cards, templates, tasks, escalations and blocks come along. A copy that is cut off leaves"
-    " both rooms whole; the same command goes on. Mounts keep rooms in step. An address with a ? needs quotes in a shell. See [rooms in folders](files.md).",
+    " both rooms whole; the same command goes on. Mounts keep rooms in step. An address with a ? needs quotes in a shell. See [rooms in mail folders](migrating.md#rooms-in-mail-folders).",
     examples=(("postroom rooms copy room.db 'files:mail?layout=nanobot'", "into folders, as nanobot has them"),),
     json="letters states names records refused",
 )
