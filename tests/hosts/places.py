@@ -48,7 +48,7 @@ class Home:
         return self._carry_out(install_plan.to_uninstall(layout), layout)
 
     def _carry_out(self, plan: install_plan.Plan, layout: Layout) -> install_plan.Plan:
-        if plan.changes:
+        if plan:
             files.carry_out(plan, layout.root)
         return plan
 

@@ -32,7 +32,7 @@ from .places import HOSTS, SETTINGS, Home
 def test_uninstall_gives_every_file_back_and_leaves_nothing(home: Home, host: str) -> None:
     home.put("other", "x")
     before = home.all()
-    assert all(change.before is None for change in home.install(host).changes)
+    assert all(change.before is None for change in home.install(host))
     made = set(home.all()) - set(before)
     assert all((home.folder / path).stat().st_mode & 0o077 == 0 for path in made)
     home.uninstall(host)
@@ -52,9 +52,9 @@ def test_files_of_others_come_back_to_the_byte(theirs: Home, host: str) -> None:
 def test_the_second_time_nothing_changes(theirs: Home, host: str) -> None:
     theirs.install(host)
     before = theirs.all()
-    assert () == theirs.install(host).changes == theirs.plan(host, rules=False).changes
+    assert () == theirs.install(host) == theirs.plan(host, rules=False)
     assert before == theirs.all()
-    assert () == (theirs.uninstall(host), theirs.uninstall(host))[1].changes
+    assert () == (theirs.uninstall(host), theirs.uninstall(host))[1]
 
 
 def test_a_newer_program_takes_the_place_of_an_older_one(theirs: Home, host: str) -> None:
@@ -69,7 +69,7 @@ def test_a_newer_program_takes_the_place_of_an_older_one(theirs: Home, host: str
 def test_rules_come_and_stay_only_as_wished(theirs: Home, host: str) -> None:
     theirs.install(host, rules=False)
     assert not has_rules(theirs.layout(host))
-    (change,) = theirs.install(host, rules=True).changes
+    (change,) = theirs.install(host, rules=True)
     assert change.path == theirs.layout(host).rules.path and has_rules(theirs.layout(host))
     before = theirs.all()
     theirs.install(host, rules=False)
@@ -87,7 +87,7 @@ def test_what_others_added_meanwhile_stays(home: Home) -> None:
     message["hooks"]["BeforeAgent"][0]["hooks"].append({"type": "command", "command": "check"})
     message["later"] = 1
     home.put(".gemini/settings.json", json.dumps(message))
-    assert () == home.install("gemini").changes
+    assert () == home.install("gemini")
     home.uninstall("gemini")
     groups = [{"hooks": [{"type": "command", "command": word}]} for word in ("check", "lint")]
     theirs = {"mcpServers": {"git": {"command": "x"}}, "later": 1}
@@ -140,7 +140,7 @@ def test_what_an_earlier_version_put_into_codex_is_taken_out(home: Home) -> None
         f"{TomlTable.HEADER} {CODEX_MARK}", f"{CODEX_MARK}\n{TomlTable.HEADER}"
     )
     home.put(".codex/config.toml", older)
-    assert () == home.install("codex").changes and CODEX_MARK in older
+    assert () == home.install("codex") and CODEX_MARK in older
     home.install("codex", program=("/new/postroom",))
     assert 1 == home.text(".codex/config.toml").count(CODEX_MARK)
     home.put(".codex/config.toml", older)
@@ -216,8 +216,8 @@ def test_a_rules_file_that_may_not_be_touched_keeps_nobody_from_the_rest(
     UNFIT[why](Path(theirs.layout(host).rules.path))
     before = theirs.all()
     assert not has_rules(theirs.layout(host))
-    assert theirs.install(host, rules=False).changes
-    assert theirs.uninstall(host).changes and before == theirs.all()
+    assert theirs.install(host, rules=False)
+    assert theirs.uninstall(host) and before == theirs.all()
 
 
 @pytest.mark.parametrize(
@@ -255,13 +255,13 @@ def test_a_project_gets_nothing_that_is_there_for_all_of_them(home: Home, host: 
     home.uninstall(host)
     home.put(FILES["codex"], "a = ")  # what cannot be understood there is not in the way
     home.install(host, project=str(project))
-    assert home.uninstall(host, project=str(project)).changes and [] == list(project.iterdir())
+    assert home.uninstall(host, project=str(project)) and [] == list(project.iterdir())
 
 
 def test_a_folder_that_is_not_ours_is_left_alone_by_uninstall(home: Home) -> None:
     home.put(".claude/skills/postroom/hooks/hooks.json", "theirs")
     before = home.all()
-    assert () == home.uninstall("claude").changes
+    assert () == home.uninstall("claude")
     assert before == home.all()
 
 
@@ -388,7 +388,7 @@ def test_a_writer_that_tears_files_would_be_caught(theirs: Home, host: str) -> N
 
 def fail_while_writing(home: Home, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full when the last draft is laid ready."""
-    last = home.plan(host).changes[-1].path
+    last = home.plan(host)[-1].path
     real = files._write_draft
 
     def full(path: str, text: str, mode: int) -> str:
@@ -452,8 +452,8 @@ def test_what_appeared_since_it_was_shown_is_not_overwritten(home: Home, monkeyp
 
 def test_a_diff_says_what_will_be_written(theirs: Home, host: str) -> None:
     plan = theirs.plan(host)
-    result = install_plan.diff(plan.changes)
-    for change in plan.changes:
+    result = install_plan.diff(plan)
+    for change in plan:
         assert f"+++ {change.path}\n" in result
         assert ("--- /dev/null\n" if change.before is None else f"--- {change.path}\n") in result
     patched = theirs.folder.parent / "patched"

@@ -344,15 +344,13 @@ def run_install_host(context: Context) -> Iterator[Answer]:
             yield installation.checked()
             return
         plan = installation.to_install(rules=installation.wants_rules())
-        if plan.changes and "dry_run" not in context.values:
-            yield from installation.shown(plan.changes)
+        if plan and "dry_run" not in context.values:
+            yield from installation.shown(plan)
             if not _is_agreed(context, "Write this?"):
                 yield installation.answer("declined", code=NOTHING)
                 return
             if with_rules := installation.offer(plan):
-                yield from installation.shown(
-                    [change for change in with_rules.changes if change not in plan.changes]
-                )
+                yield from installation.shown([change for change in with_rules if change not in plan])
                 plan = with_rules if _is_agreed(context, "Add these rules, too?") else plan
         yield installation.apply(plan, "written", "unchanged")
 
@@ -369,8 +367,8 @@ def run_uninstall_host(context: Context) -> Iterator[Answer]:
     with _refusals():
         installation = Installation(context)
         plan = installation.to_uninstall()
-        if plan.changes and "dry_run" not in context.values:
-            yield from installation.shown(plan.changes)
+        if plan and "dry_run" not in context.values:
+            yield from installation.shown(plan)
             if not _is_agreed(context, "Take this out?"):
                 yield installation.answer("declined", code=NOTHING)
                 return
@@ -409,7 +407,7 @@ class Installation:
         except Refused as refused:
             note(self._context.call, f"no rules text is offered: {refused}")
             return None
-        return found if found.changes != plan.changes else None
+        return found if found != plan else None
 
     def shown(self, changes: Sequence[Change]) -> Iterator[Answer]:
         """Show what would be done to a person who is asked next. Programs get it with the answer."""
@@ -418,14 +416,14 @@ class Installation:
             yield Answer(self._context.name, self._data("", changes), view)
 
     def apply(self, plan: Plan, done: str, idle: str) -> Answer:
-        if not plan.changes:
+        if not plan:
             return self.answer(idle)
         if "dry_run" in self._context.values:
             view = partial(diff, self._own)
-            return Answer(self._context.name, self._data("shown", plan.changes), view)
+            return Answer(self._context.name, self._data("shown", plan), view)
         install_files.carry_out(plan, self._layout.root)
         shutil.rmtree(receipts_folder(), ignore_errors=True)  # earlier versions noted there what they put where
-        return self.answer(done, plan.changes)
+        return self.answer(done, plan)
 
     def checked(self) -> Answer:
         """Check that everything is in place, with the programs that it starts."""

@@ -64,12 +64,7 @@ def may_be_touched(path: str, root: str) -> bool:
     return True
 
 
-def missing_folders(path: str, root: str) -> list[str]:
-    """Return the folders that must be created for this path, the outermost first."""
-    return [folder for folder in reversed(list(_folders_above(path, root))) if not os.path.lexists(folder)]
-
-
-def folders_inside(path: str, root: str) -> list[str]:
+def _folders_inside(path: str, root: str) -> list[str]:
     """Return the folders of a path that lie below the root."""
     return [folder for folder in _folders_above(path, root) if folder.startswith(os.path.join(root, ""))]
 
@@ -142,26 +137,35 @@ def _text(path: str) -> str:
 # -- carrying out a plan
 
 
-def carry_out(plan: Plan, root: str) -> None:
+def carry_out(changes: Plan, root: str) -> None:
+    """Write and remove files, all or none; make the folders that they need, and remove empty ones."""
     drafts: dict[str, str] = {}
+    made: list[str] = []
+    emptied = {folder for one in changes if one.after is None for folder in _folders_inside(one.path, root)}
     try:
-        for folder in plan.make:
-            with suppress(FileExistsError):
-                os.mkdir(folder, FOLDER_MODE)
-        for change in plan.changes:
+        for change in changes:
             if change.after is not None:
+                made += _make_folders(change.path, root)
                 drafts[change.path] = _write_draft(change.path, change.after, change.mode)
-        for change in plan.changes:
+        for change in changes:
             _check_unchanged(change, root)
-        for change in plan.changes:
+        for change in changes:
             _apply(change, drafts)
     finally:
         for draft in drafts.values():
             with suppress(FileNotFoundError):
                 os.unlink(draft)
-        for folder in (*plan.drop, *reversed(plan.make)):
+        for folder in sorted({*emptied, *made}, key=len, reverse=True):
             with suppress(OSError):  # unless something is in it
                 os.rmdir(folder)
+
+
+def _make_folders(path: str, root: str) -> Iterator[str]:
+    """Make the folders of a path that do not exist; yield each."""
+    for folder in reversed(list(_folders_above(path, root))):
+        with suppress(FileExistsError):
+            os.mkdir(folder, FOLDER_MODE)
+            yield folder
 
 
 def _write_draft(path: str, text: str, mode: int) -> str:

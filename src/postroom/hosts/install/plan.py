@@ -36,12 +36,7 @@ class Change(NamedTuple):
     mode: int
 
 
-class Plan(NamedTuple):
-    """The changes of one installation, and the folders that come or go with them."""
-
-    changes: tuple[Change, ...]
-    make: tuple[str, ...] = ()  # the outermost first
-    drop: tuple[str, ...] = ()  # where nothing is left in them, the innermost first
+Plan = tuple[Change, ...]
 
 
 def to_install(layout: Layout, *, rules: bool) -> Plan:
@@ -51,23 +46,21 @@ def to_install(layout: Layout, *, rules: bool) -> Plan:
     if not _is_ours(layout):
         raise install_files.refused(layout.own or "", "exists and is not ours", "move it away first")
     pieces = [*layout.pieces, *([layout.rules] if rules else [])]
-    changes = [_change(piece, layout.root, is_install=True) for piece in pieces]
-    real = tuple(change for change in changes if change.before != change.after)
-    made = [folder for one in real for folder in install_files.missing_folders(one.path, layout.root)]
-    return Plan(real, make=tuple(dict.fromkeys(made)))
+    return _changes(pieces, layout.root, is_install=True)
 
 
 def to_uninstall(layout: Layout) -> Plan:
-    """Return the plan that removes all pieces, and the folders that are empty then."""
+    """Return the plan that removes all pieces."""
     # The manifest, by which the folder is known as ours, goes last.
     pieces = [*(reversed(layout.pieces) if _is_ours(layout) else ())]
     if install_files.may_be_touched(layout.rules.path, layout.root):
         pieces.append(layout.rules)
-    changes = [_change(piece, layout.root, is_install=False) for piece in pieces]
-    real = tuple(change for change in changes if change.before != change.after)
-    gone = [change.path for change in real if change.after is None]
-    folders = {folder for path in gone for folder in install_files.folders_inside(path, layout.root)}
-    return Plan(real, drop=tuple(sorted(folders, key=len, reverse=True)))
+    return _changes(pieces, layout.root, is_install=False)
+
+
+def _changes(pieces: Sequence[Piece], root: str, *, is_install: bool) -> Plan:
+    changes = [_change(piece, root, is_install=is_install) for piece in pieces]
+    return tuple(change for change in changes if change.before != change.after)
 
 
 def _change(piece: Piece, root: str, *, is_install: bool) -> Change:
