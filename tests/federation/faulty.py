@@ -114,13 +114,13 @@ def at_noting(kill: Act) -> None:
 
 def at_noted(kill: Act) -> None:
     """It is written down."""
-    real = Courier._write_accepted
+    real = Courier._record_kept
 
-    async def write(self: Courier) -> None:
-        await real(self)
+    async def record(self: Courier, deliveries: Any) -> None:
+        await real(self, deliveries)
         kill()
 
-    put(Courier, "_write_accepted", write)
+    put(Courier, "_record_kept", record)
 
 
 # -- steps of who gets it
@@ -174,9 +174,7 @@ def early() -> None:
 
     async def carry(self: Courier, send_round: Any, letters: Any) -> None:
         for envelope, _ in letters:
-            for found in envelope.found:
-                self._add_accepted(found.delivery)
-        await self._wait_until_written()
+            await self._record_kept([found.delivery for found in envelope.found])
         await real(self, send_round, letters)
 
     put(Courier, "_send_batch", carry)

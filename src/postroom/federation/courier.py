@@ -307,6 +307,7 @@ class SendRound:
 # -- the courier
 
 Letter = tuple[QueuedEnvelope, dict[str, str]]  # and its predecessors by recipient
+Answered = tuple[QueuedEnvelope, dict[str, Result]]  # and its results by recipient
 WINDOW = 64  # unanswered letters
 CALLS = 2  # unanswered calls, where a peer takes several letters in one: it answers one and has the next
 MOST_BYTES = 256 * 1024  # of letters in one call
@@ -324,41 +325,28 @@ class Courier:
         self._link = link
         self._here = here
         self._later = later  # asks for another look after so many seconds
-        self._woken = asyncio.Event()
-        self.idle = asyncio.Event()  # has it sent all that it knew of?
         self._window = WINDOW
         self._cuts: tuple[str, int] = ("", 0)  # the letter during which the connection was cut, and how often
         self._new: set[tuple[str, str]] = set()  # reserved in this round: the peer cannot have had them before
-        self._accepted: list[Delivery] = []  # confirmed by the peer, and not yet recorded
-        self._writing: asyncio.Future[None] | None = None
         self._retry_log = RetryLog(f"mail for the system {link.system}")
-
-    def wake(self) -> None:
-        """Look again: there is a letter for the peer, or a connection to it."""
-        self._woken.set()
 
     async def run(self) -> None:
         """Send letters for ever."""
+        link = self._link
         while True:
-            if not self._woken.is_set():
-                self.idle.set()
-                await self._woken.wait()
-                self.idle.clear()
-            self._woken.clear()
+            await link.has_mail.wait()
+            link.has_mail.clear()
             try:
-                while (
-                    (connection := self._link.connection) is not None
-                    and self._link.waiting
-                    and await self._round(connection)
-                ):
-                    pass
+                while (connection := link.connection) is not None and link.waiting:
+                    if not await self._round(connection):
+                        break
                 self._retry_log.recovered()
             except PostroomError as wrong:
                 self._retry_log.failed(wrong)
                 await asyncio.sleep(LATER)
-                self._woken.set()
+                link.has_mail.set()
             except Exception:  # the task of a link must not end: its mail would wait for ever
-                log.exception("mail for the system %s waits because of an internal error", self._link.system)
+                log.exception("mail for the system %s waits because of an internal error", link.system)
                 await asyncio.sleep(LATER)
 
     async def _round(self, connection: PeerConnection) -> bool:
@@ -374,11 +362,7 @@ class Courier:
                 self._link.waiting.pop(mailbox, None)
             return False
         send_round = SendRound(connection)
-        try:
-            await self._send_all(send_round, envelopes)
-        finally:
-            # What the peer confirmed is recorded before the next look, or it would be sent again.
-            await self._wait_until_written()
+        await self._send_all(send_round, envelopes)
         if send_round.is_over:
             # Whether the peer has these, nobody knows. They go again on the next connection; the peer knows their
             # ids (G9).
@@ -453,95 +437,105 @@ class Courier:
         return None
 
     async def _send_batch(self, send_round: SendRound, letters: list[Letter]) -> None:
-        """Send envelopes in one call, if the peer takes that, and settle those that we do not send."""
+        """Send envelopes in one call, if the peer takes that, and carry out the rules for each.
+
+        Those that we do not send are settled without a call.
+        """
+        connection = send_round.connection
         ready: list[Letter] = []
         for queued, after in letters:
-            problem = self._problem_of_ours(send_round.connection, queued)
+            problem = self._problem_of_ours(connection, queued)
             if problem is None:
                 ready.append((queued, after))
             else:
-                await self._settle(send_round, queued, queued.for_all(problem))
-        if len(ready) < 2 or not await self._send_together(send_round, ready):
+                await self._settle(send_round, [(queued, queued.for_all(problem))])
+        together = None
+        if len(ready) > 1:
+            envelopes, afters = [queued.encoded for queued, _ in ready], [after for _, after in ready]
+            call = connection.rpc.call(ROUTE, envelopes=envelopes, afters=afters)
+            together = await self._call_route(send_round, call)
+        if len(ready) == 1 or (together is not None and "error" in together):  # the call as such is refused
             for queued, after in ready:
-                call = send_round.connection.rpc.route(queued.envelope, queued.encoded, after)
-                await self._handle_answer(send_round, queued, await self._call_route(send_round, call))
+                call = connection.rpc.route(queued.envelope, queued.encoded, after)
+                row = await self._call_route(send_round, call)
+                await self._settle(send_round, self._read_answers(send_round, [(queued, row)]))
+        elif together is not None:
+            rows = zip((queued for queued, _ in ready), each_of(together, len(ready)), strict=True)
+            await self._settle(send_round, self._read_answers(send_round, rows))
 
-    async def _send_together(self, send_round: SendRound, letters: list[Letter]) -> bool:
-        """Send envelopes in one call, each with a result of its own; False: the call as such is refused."""
-        envelopes, afters = [queued.encoded for queued, _ in letters], [after for _, after in letters]
-        call = send_round.connection.rpc.call(ROUTE, envelopes=envelopes, afters=afters)
-        result = await self._call_route(send_round, call)
-        if isinstance(result, MapRefusal):
-            return False
-        rows = [None] * len(letters) if result is None else each_of(result, len(letters))
-        for (queued, _), row in zip(letters, rows, strict=True):
-            error = None if row is None else row.get("error")
-            await self._handle_answer(send_round, queued, row if error is None else MapRefusal(error))
-        return True
-
-    async def _call_route(
-        self, send_round: SendRound, call: Awaitable[dict[str, Any]]
-    ) -> dict[str, Any] | MapRefusal | None:
-        """Return the answer to one call; None if it is unknown because the connection is gone."""
+    async def _call_route(self, send_round: SendRound, call: Awaitable[dict[str, Any]]) -> dict[str, Any] | None:
+        """Return the answer to one call, a refusal as its `error`; None: nobody knows, the connection is gone."""
         try:
             return await call
         except MapRefusal as refused:
-            return refused
+            return {"error": refused.error}
         except ConnectionLost as lost:
             log.debug("a call of %s was not answered: %s", self._link.system, lost)
             self._link.give_up(send_round.connection)
             return None
 
-    async def _handle_answer(
-        self, send_round: SendRound, queued: QueuedEnvelope, result: dict[str, Any] | MapRefusal | None
-    ) -> None:
-        if result is None:
-            return
-        if isinstance(result, MapRefusal):
-            refusal = read_refusal(result.error)
-            if refusal.is_of_trust:  # the connection is refused, not the letter
+    def _read_answers(
+        self, send_round: SendRound, answers: Iterable[tuple[QueuedEnvelope, dict[str, Any] | None]]
+    ) -> list[Answered]:
+        """Return the peer's answers that are about the letters, by recipient."""
+        found: list[Answered] = []
+        for queued, row in answers:
+            if row is None:  # the connection is gone, and nobody knows
+                continue
+            refusal = None if row.get("error") is None else read_refusal(row["error"])
+            if refusal is not None and refusal.is_of_trust:  # the connection is refused, not the letter
                 self._link.report_problem(refusal.message)
                 self._link.give_up(send_round.connection)
-                return
-            results = queued.for_all(_result_of(refusal))
-        elif result.get("routed") is True:
-            results = {agent: _result_of(refusal) for agent, refusal in refusals(result).items()}
-        else:
-            results = queued.for_all(_NO_RECEIPT)
-        await self._settle(send_round, queued, results)
+            elif refusal is not None:
+                found.append((queued, queued.for_all(_result_of(refusal))))
+            elif row.get("routed") is True:
+                found.append((queued, {agent: _result_of(one) for agent, one in refusals(row).items()}))
+            else:
+                found.append((queued, queued.for_all(_NO_RECEIPT)))
+        return found
 
-    async def _settle(self, send_round: SendRound, queued: QueuedEnvelope, results: dict[str, Result]) -> None:
+    async def _settle(self, send_round: SendRound, answered: list[Answered]) -> None:
         """Carry out what the rules say for each recipient; one without a result is kept by the peer."""
-        del send_round.unanswered[queued.key]
-        for found, target in zip(queued.found, queued.envelope.targets, strict=True):
-            result = results.get(target.agent, _KEPT)
-            if result.answer is not Answer.KEPT:
-                send_round.hold(queued)
-            send_round.moved += result.answer is not Answer.BEHIND
-            await self._take_step(found, result)
+        steps: list[tuple[Found, Result, Step]] = []
+        for queued, results in answered:
+            del send_round.unanswered[queued.key]
+            for found, target in zip(queued.found, queued.envelope.targets, strict=True):
+                result = results.get(target.agent, _KEPT)
+                step = self._step_for(found, result)
+                steps.append((found, result, step))
+                if step is not Step.SETTLE:
+                    send_round.hold(queued)
+                send_round.moved += step is not Step.STAY
+        kept = [found.delivery for found, _, step in steps if step is Step.SETTLE]
+        if kept:
+            await self._record_kept(kept)
+        for found, result, step in steps:
+            await self._take_step(found, result, step)
 
-    async def _take_step(self, found: Found, result: Result) -> None:
-        delivery, limits = found.delivery, self.core.limits
-        is_last = is_spent(delivery.attempts + 1, limits)
-        step = next_step(result.answer, self._reservation(found), is_last_try=is_last)
+    async def _record_kept(self, deliveries: list[Delivery]) -> None:
+        """Record what the peer has confirmed. Until then it is ours to keep (G9)."""
+        self._link.sent += len(deliveries)
+        await self._executor.submit(partial(outbox.record_departure, self.core, deliveries, self._link.system))
+
+    def _step_for(self, found: Found, result: Result) -> Step:
+        reservation = Reservation.NONE
+        if found.delivery.given_to:
+            reservation = Reservation.NEW if _key_of(found) in self._new else Reservation.HELD
+        is_last = is_spent(found.delivery.attempts + 1, self.core.limits)
+        return next_step(result.answer, reservation, is_last_try=is_last)
+
+    async def _take_step(self, found: Found, result: Result, step: Step) -> None:
+        """Record the step of a delivery that stays ours."""
         reason = f"{self._link.system}: {result.reason}"
-        if step is Step.SETTLE:
-            self._link.sent += 1
-            self._add_accepted(delivery)
-        elif step is Step.OTHER:
+        if step is Step.OTHER:
             self._link.exclude(found)
             await self._record_delay(found, reason, self.core.now().wall)
         elif step in {Step.RETRY, Step.KEEP}:
             # A random part: many letters that failed together must not come back together.
-            due = next_try(delivery, self.core.now().wall, limits, random.random())
+            due = next_try(found.delivery, self.core.now().wall, self.core.limits, random.random())
             await self._record_delay(found, f"{GIVEN}{reason}" if step is Step.KEEP else reason, due)
         elif step is Step.BOUNCE or (step is Step.SEARCH and not await self._search_again(found, reason)):
             await self._executor.submit(partial(outbox.record_refusal, self.core, found, reason))
-
-    def _reservation(self, found: Found) -> Reservation:
-        if not found.delivery.given_to:
-            return Reservation.NONE
-        return Reservation.NEW if _key_of(found) in self._new else Reservation.HELD
 
     async def _record_delay(self, found: Found, reason: str, due: datetime) -> None:
         await self._executor.submit(partial(outbox.record_delay, self.core, found, reason, due))
@@ -556,28 +550,6 @@ class Courier:
             self._later(0)
         return is_left
 
-    # -- recording what the peer has confirmed
-
-    def _add_accepted(self, delivery: Delivery) -> None:
-        """Record a confirmed delivery, together with all others that come until the last commit is done."""
-        self._accepted.append(delivery)
-        if self._writing is None:
-            self._writing = asyncio.ensure_future(self._write_accepted())
-
-    async def _write_accepted(self) -> None:
-        try:
-            while self._accepted:
-                safe, self._accepted = self._accepted, []
-                await self._executor.submit(partial(outbox.record_departure, self.core, safe, self._link.system))
-        except PostroomError as busy:  # they are sent once more, and the peer knows their ids
-            log.warning("letters that the system %s confirmed could not be recorded: %s", self._link.system, busy)
-        finally:
-            self._writing = None
-
-    async def _wait_until_written(self) -> None:
-        if self._writing is not None:
-            await asyncio.wait((self._writing,))
-
     async def _after_cut(self, envelopes: list[QueuedEnvelope]) -> None:
         self._window = 1
         # Of several nobody knows which one broke the connection.
@@ -590,7 +562,7 @@ class Courier:
         if self._cuts[1] >= PATIENT:
             self._cuts = ("", 0)
             for found in queued.found:
-                await self._take_step(found, _CUTS_CONNECTION)
+                await self._take_step(found, _CUTS_CONNECTION, self._step_for(found, _CUTS_CONNECTION))
 
 
 def _key_of(found: Found) -> tuple[str, str]:

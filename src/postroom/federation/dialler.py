@@ -17,8 +17,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from msgspec import Struct
-
 from ..core import peers
 from ..errors import Invalid, NotAllowed, PostroomError
 from ..formats.federation import encode_messages, federation_error
@@ -118,28 +116,21 @@ def map_url(url: str) -> str:
     return f"{url.rstrip('/')}/map" if not urlsplit(url).path.strip("/") else url
 
 
-class LocalSystem(Struct, frozen=True, kw_only=True):
-    """Our own system, as peers see it."""
-
-    system: str
-    certificate: str = ""  # files, for peers that ask for a certificate
-    key: str = ""
-
-
 class Dialler:
-    """The task of one link that dials its peer."""
+    """The task of one link that dials its peer. `certificate`: our own, in files, for peers that want it."""
 
-    def __init__(self, executor: Executor, link: Link, local: LocalSystem) -> None:
+    def __init__(self, executor: Executor, link: Link, here: str, certificate: tuple[str, str]) -> None:
         self._executor = executor
         self._link = link
-        self._local = local
+        self._here = here
+        self._certificate = certificate
 
     async def run(self) -> None:
         """Dial for ever; not while the peer has a connection to us."""
         tries = 0
         while True:
             await self._link.is_down.wait()
-            began, transferred = monotonic(), self._link.transferred
+            began, transferred = monotonic(), self._link.sent + self._link.taken
             try:
                 await self._connect_once()
             except WrongCertificate as wrong:
@@ -149,19 +140,19 @@ class Dialler:
             except Exception:  # the link must be dialled again, whatever went wrong
                 log.exception("the link to the system %s broke because of an internal error", self._link.system)
             # A peer that takes the connection and drops it at once must not be dialled without pause.
-            was_useful = monotonic() - began >= STEADY or self._link.transferred > transferred
+            was_useful = monotonic() - began >= STEADY or self._link.sent + self._link.taken > transferred
             tries = 1 if was_useful else tries + 1
             await self._link.sleep(pause(tries))
 
     async def _connect_once(self) -> None:
         peer = self._link.peer
-        shown = (self._local.certificate, self._local.key) if peer.auth == "mtls" else ("", "")
+        certificate, key = self._certificate if peer.auth == "mtls" else ("", "")
         largest = frame_limit(self._executor.core.limits)
-        async with dial(map_url(peer.url), largest, pin=peer.pin, certificate=shown[0], key=shown[1]) as socket:
+        async with dial(map_url(peer.url), largest, pin=peer.pin, certificate=certificate, key=key) as socket:
             await self._run_connection(socket)
 
     async def _run_connection(self, socket: ClientConnection) -> None:
-        handler = PeerHandler(self._executor, self._link, self._local.system)
+        handler = PeerHandler(self._executor, self._link, self._here)
         rpc = RpcConnection(sender(socket), handler.notified, ANSWER, handler.answer)
         reading = asyncio.ensure_future(read(rpc, socket))
         connection = None
@@ -185,7 +176,7 @@ class Dialler:
     async def _handshake(self, rpc: RpcConnection, reading: asyncio.Future[None]) -> dict[str, Any]:
         """Return what the peer reports of itself in the handshake; raise if the connection ended meanwhile."""
         reading.add_done_callback(lambda _: rpc.abort())
-        self._link.count_handshake(begins=True)
+        self._link.is_in_handshake = True
         try:
             return await self._federate(rpc)
         except ConnectionLost:
@@ -193,12 +184,12 @@ class Dialler:
                 reading.result()
             raise
         finally:
-            self._link.count_handshake(begins=False)
+            self._link.is_in_handshake = False
 
     async def _federate(self, rpc: RpcConnection) -> dict[str, Any]:
         peer, core = self._link.peer, self._executor.core
         shown = await self._executor.run_slow(partial(exposure.exposure, core, peer))
-        result = await handshake(rpc, peer, self._local.system, shown, core.limits)
+        result = await handshake(rpc, peer, self._here, shown, core.limits)
         await self._executor.submit(partial(exposure.note, core, peer.system, result.get("exposure")))
         return result
 

@@ -29,7 +29,7 @@ from . import exposure
 from . import link as federation_link
 from .connection import ConnectionLost, RpcConnection
 from .courier import Courier, RetryLog
-from .dialler import ANSWER, Dialler, LocalSystem
+from .dialler import ANSWER, Dialler
 from .incoming import PeerHandler, abilities, connect_answer
 from .link import Link, PeerConnection
 from .lookup import AgentLookup
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from ..model.peer import Peer
     from ..server.executor import Executor
-    from ..store.protocol import Watch
 
 
 log = logging.getLogger("postroom")
@@ -54,31 +53,14 @@ MOST = 10_000  # remote mailboxes with mail that are read at once
 SLICE = 1000  # changes that are read at once
 
 
-class PeerSession:
-    """The part in federation of one connection that a peer has opened to us."""
-
-    def __init__(self, link: Link, handler: PeerHandler, connection: PeerConnection) -> None:
-        self._link = link
-        self.handler = handler
-        self.connection = connection
-
-    @property
-    def peer(self) -> Peer:
-        return self._link.peer
-
-    def close(self) -> None:
-        self._link.leave(self.connection)
-
-
 class Exchange:
     """All links of one room, made inside an event loop and used on its thread."""
 
     def __init__(self, executor: Executor, certificate: str = "", key: str = "") -> None:
         self._executor = executor
         self.core = executor.core
-        self._certificate_files = {"certificate": certificate, "key": key}
-        self._links: dict[str, Link] = {}
-        self._couriers: dict[str, Courier] = {}
+        self._certificate = (certificate, key)  # files, for peers that want a certificate of us
+        self._links: dict[str, Link] = {}  # by folded name
         self._tasks: dict[str, list[asyncio.Future[None]]] = {}
         self._woken = asyncio.Event()
         self._cursor = self.core.store.cursor()
@@ -89,17 +71,16 @@ class Exchange:
         self._admitted: list[str] = []  # what `admit` was called with
         self._announced_at = 0.0  # when our agents were last announced to all peers, by the loop's clock
         self._looked_up_at = 0.0  # when unknown names were last looked up
-        self._lookup = AgentLookup(executor, lambda: self.links, self._wake_courier)
+        self._lookup = AgentLookup(executor, lambda: self.links)
         self._retry_log = RetryLog("mail for other systems")
         self._began = self.core.now().wall
         self._recorded: dict[str, str | None] = {}  # by system, why its link is down, as the room was told
         self._recorded_at = 0.0  # when, by the loop's clock
 
     @cached_property
-    def local(self) -> LocalSystem:
-        """Our own name and certificate. The name is fixed when the first peer needs it."""
-        system = core_peers.announced(self.core)
-        return LocalSystem(system=system, **self._certificate_files)
+    def here(self) -> str:
+        """Our own name. It is fixed when the first peer needs it."""
+        return core_peers.announced(self.core)
 
     @property
     def links(self) -> list[Link]:
@@ -114,20 +95,18 @@ class Exchange:
         send: Callable[[dict[str, Any]], Awaitable[None]],
         close: Any,
         rpc_type: type[RpcConnection] = RpcConnection,
-    ) -> tuple[dict[str, Any], PeerSession]:
-        """Begin federation with a peer that has proven itself; return the answer for it, and its session."""
+    ) -> tuple[dict[str, Any], PeerHandler]:
+        """Begin federation with a peer that has proven itself; return the answer for it, and its handler."""
         # The link may not be open yet: the peer can call before our next poll sees its record.
         link = self.link_to(peer)
-        result = await self._executor.submit(
-            partial(connect_answer, self._executor, peer, self.local.system, params)
-        )
+        result = await self._executor.submit(partial(connect_answer, self._executor, peer, self.here, params))
         self._last_exposure[fold(peer.system)] = result["exposure"]
-        handler = PeerHandler(self._executor, link, self.local.system)
-        rpc = rpc_type(send, handler.notified, ANSWER)
-        connection = PeerConnection(rpc, close, **abilities(params))
+        handler = PeerHandler(self._executor, link, self.here)
+        handler.rpc = rpc_type(send, handler.notified, ANSWER)
+        connection = PeerConnection(handler.rpc, close, **abilities(params))
         handler.leave = partial(link.leave, connection)
         link.join(connection)
-        return result, PeerSession(link, handler, connection)
+        return result, handler
 
     # -- for people
 
@@ -142,51 +121,40 @@ class Exchange:
         if link is None:
             peer = await self._executor.run_slow(partial(core_peers.known_peer, self.core, system))
             return federation_link.not_trusted(peer)
-        return await federation_link.ping(link, self.local.system)
+        return await federation_link.ping(link, self.here)
 
     # -- the main loop
 
     async def run(self) -> None:
         """Run all links for ever."""
-        watch = self.core.store.watch((ROOM,))
-        try:
-            while True:
-                # Before the poll: what comes during it wakes us for the next one.
-                self._woken.clear()
-                watch.notified()
-                began = monotonic()
-                try:
-                    await self._poll()
-                    self._retry_log.recovered()
-                except PostroomError as wrong:
-                    self._retry_log.failed(wrong)
-                    await asyncio.sleep(ALONE)
-                except ConnectionLost:  # of a mounted folder, which is gone: see `mounts`
-                    raise
-                except Exception:  # the loop must go on: else no peer would get mail any more
-                    log.exception("mail for other systems waits because of an internal error")
-                    await asyncio.sleep(ALONE)
-                # Every local letter causes a notification, and a poll is slow where much waits.
-                await asyncio.sleep(max(PACE, monotonic() - began) if self._links else ALONE)
-                await self._wait(watch)
-        finally:
-            watch.close()
-            await self._record_end()
-            await self._stop(list(self._links))
+        with self._executor.listen((ROOM,)) as self._woken:
+            try:
+                await self._run()
+            finally:
+                await self._record_end()
+                await self._stop()
 
-    async def _wait(self, watch: Watch) -> None:
-        """Wait for a notification of the store or of a link, or until it is time to look without one."""
-        loop, fileno = asyncio.get_running_loop(), watch.fileno()
-        if fileno >= 0:
-            loop.add_reader(fileno, self._woken.set)
-        try:
-            async with asyncio.timeout(ALONE if fileno < 0 else LOOK if self._links else NOBODY):
-                await self._woken.wait()
-        except TimeoutError:
-            pass
-        finally:
-            if fileno >= 0:
-                loop.remove_reader(fileno)
+    async def _run(self) -> None:
+        while True:
+            # Before the poll: what comes during it wakes us for the next one.
+            self._woken.clear()
+            began = monotonic()
+            try:
+                await self._poll()
+                self._retry_log.recovered()
+            except PostroomError as wrong:
+                self._retry_log.failed(wrong)
+                await asyncio.sleep(ALONE)
+            except ConnectionLost:  # of a mounted folder, which is gone: see `mounts`
+                raise
+            except Exception:  # the loop must go on: else no peer would get mail any more
+                log.exception("mail for other systems waits because of an internal error")
+                await asyncio.sleep(ALONE)
+            # Every local letter causes a notification, and a poll is slow where much waits.
+            await asyncio.sleep(max(PACE, monotonic() - began) if self._links else ALONE)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK if self._links else NOBODY):
+                    await self._woken.wait()
 
     def _poll_later(self, seconds: float) -> None:
         asyncio.get_running_loop().call_later(seconds + A_MOMENT, self._woken.set)
@@ -271,44 +239,36 @@ class Exchange:
 
     def _begin(self, key: str, peer: Peer) -> None:
         link = Link(peer, self._wake_all)
-        courier = Courier(self._executor, link, self.local.system, self._poll_later)
-        self._links[key], self._couriers[key] = link, courier
-        self._tasks[key] = [asyncio.ensure_future(courier.run())]
+        courier = Courier(self._executor, link, self.here, self._poll_later)
+        runs = [courier.run()]
         if peer.is_dialled:
-            self._tasks[key].append(asyncio.ensure_future(Dialler(self._executor, link, self.local).run()))
+            runs.append(Dialler(self._executor, link, self.here, self._certificate).run())
         elif peer.place:
             from .mounts import MountRunner  # noqa: PLC0415 - it imports this module
 
-            self._tasks[key].append(
-                asyncio.ensure_future(MountRunner(self._executor, link, self.local.system).run())
-            )
+            runs.append(MountRunner(self._executor, link, self.here).run())
+        self._links[key], self._tasks[key] = link, [asyncio.ensure_future(one) for one in runs]
 
     def _end(self, key: str) -> None:
         for task in self._tasks.pop(key):
             task.cancel()
         self._links.pop(key).drop()
-        del self._couriers[key]
         self._last_exposure.pop(key, None)
 
-    async def _stop(self, keys: list[str]) -> None:
-        tasks = [task for key in keys for task in self._tasks[key]] + self._lookup.tasks
-        for key in keys:
+    async def _stop(self) -> None:
+        tasks = [task for tasks in self._tasks.values() for task in tasks] + self._lookup.tasks
+        for key in list(self._links):
             self._end(key)
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
 
-    def _wake_courier(self, link: Link) -> None:
-        courier = self._couriers.get(fold(link.system))
-        if courier is not None:  # else the link was ended meanwhile
-            courier.wake()
-
     def _wake_all(self) -> None:
         """Wake all couriers: a connection came or went, so letters may have another route."""
         self._woken.set()
-        for courier in self._couriers.values():
-            courier.wake()
+        for link in self._links.values():
+            link.has_mail.set()
 
     # -- letters that wait
 
@@ -321,9 +281,9 @@ class Exchange:
             key = self._route(peers, system)
             if key is not None:
                 self._links[key].waiting[mailbox] = system
-        for key, link in self._links.items():
+        for link in self._links.values():
             if link.waiting:
-                self._couriers[key].wake()
+                link.has_mail.set()
 
     async def _look_up_strangers(self) -> None:
         """Ask peers, at most every SELDOM seconds, for names that are not known here and have mail here."""
@@ -357,7 +317,7 @@ class Exchange:
             if again or shown != self._last_exposure.get(key):
                 self._last_exposure[key] = shown
                 with suppress(ConnectionLost):
-                    await connection.rpc.notify(ANNOUNCE, systemId=self.local.system, exposure=shown)
+                    await connection.rpc.notify(ANNOUNCE, systemId=self.here, exposure=shown)
 
 
 def _keeps_connection(before: Peer, after: Peer) -> bool:

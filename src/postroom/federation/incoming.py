@@ -113,6 +113,12 @@ class PeerHandler:
         self._announced: dict[str, Any] | None = None  # by the last notification, and not yet recorded
         self._noting: asyncio.Future[None] | None = None
         self.leave: Callable[[], object] = lambda: None  # ends the federation on this connection
+        self.rpc: RpcConnection | None = None  # our calls to a peer that has connected to us
+
+    @property
+    def peer(self) -> Peer:
+        """The peer as it was when the link was made."""
+        return self._link.peer
 
     async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Carry out a call and return a `result` or an `error`, as RpcConnection wants it."""

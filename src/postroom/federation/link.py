@@ -152,13 +152,14 @@ class Link:
         self.peer = peer
         self._changed = changed
         self._connections: list[PeerConnection] = []
-        self._handshakes = 0
-        self._problem = ""
+        self.is_in_handshake = False
+        self.problem = ""  # why there is no connection; empty while there is one
         self.is_down = asyncio.Event()
         self.is_down.set()
         self._retry = asyncio.Event()
         self._change = asyncio.Event()  # the next one: a connection, or a failed try
         self.waiting: dict[str, str] = {}  # mailboxes with mail that goes by this link, and the system of each
+        self.has_mail = asyncio.Event()  # set where the courier shall look again
         self.has_news = False  # has it announced other agents than before, which other peers were not told yet?
         self.tries = 0  # failed ones
         self.was_up = False  # was there ever a connection?
@@ -170,26 +171,16 @@ class Link:
         return self.peer.system
 
     @property
-    def transferred(self) -> int:
-        """The number of letters in both directions."""
-        return self.sent + self.taken
-
-    @property
     def state(self) -> LinkState:
         if self._connections:
             return LinkState.CONNECTED
-        return LinkState.AUTHENTICATING if self._handshakes else LinkState.DISCONNECTED
-
-    @property
-    def problem(self) -> str:
-        """Why there is no connection; empty while there is one."""
-        return self._problem
+        return LinkState.AUTHENTICATING if self.is_in_handshake else LinkState.DISCONNECTED
 
     @property
     def why_down(self) -> str:
         """Why there is no connection, if there is none, in any case in some words."""
-        if self._problem:
-            return self._problem
+        if self.problem:
+            return self.problem
         if self.peer.is_dialled or self.peer.place:
             return "no answer"
         return "the line was cut, and it has not called again" if self.was_up else "it has not called us"
@@ -216,10 +207,6 @@ class Link:
         holder = found.delivery.given_to
         return (not holder or same_name(holder, self.system)) and not self.excludes(found)
 
-    def count_handshake(self, *, begins: bool) -> None:
-        """Count a handshake that begins or ends."""
-        self._handshakes += 1 if begins else -1
-
     def join(self, connection: PeerConnection) -> None:
         """Add a connection. An older one that the same side opened is lost, though we may not have noticed yet."""
         for other in [one for one in self._connections if one.is_dialled == connection.is_dialled]:
@@ -229,7 +216,7 @@ class Link:
             other.close()
         self._connections.append(connection)
         self.has_news = True
-        self._problem = ""
+        self.problem = ""
         self.was_up = True
         self.is_down.clear()
         log.info("linked to the system %s", self.system)
@@ -278,10 +265,10 @@ class Link:
 
     def report_problem(self, why: str) -> None:
         """Record why there is no connection, and log it once."""
-        if why != self._problem:
+        if why != self.problem:
             log.warning("there is no link to the system %s: %s", self.system, why)
             self._changed()
-        self._problem = why
+        self.problem = why
         self.tries += 1
         self._notify_change()
 
@@ -289,7 +276,7 @@ class Link:
         """Return the state of the link, for people."""
         return {
             "state": str(self.state),
-            "problem": self._problem or None,
+            "problem": self.problem or None,
             "sent": self.sent,
             "taken": self.taken,
         }

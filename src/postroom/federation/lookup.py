@@ -94,15 +94,12 @@ MOST = 1000  # letters of one name that are looked at in one go
 
 
 class AgentLookup:
-    """The lookups under way, for all links. `wake` notifies a link that it has something to send."""
+    """The lookups under way, for all links."""
 
-    def __init__(
-        self, executor: Executor, links: Callable[[], Sequence[Link]], wake: Callable[[Link], object]
-    ) -> None:
+    def __init__(self, executor: Executor, links: Callable[[], Sequence[Link]]) -> None:
         self._executor = executor
         self.core = executor.core
         self._links = links
-        self._wake = wake
         self._under_way: dict[str, asyncio.Future[None]] = {}
         # By unknown name: its newest letter, the connections that were asked, and until when that answer is good.
         self._recent: dict[str, tuple[int, list[PeerConnection | None], float]] = {}
@@ -143,7 +140,7 @@ class AgentLookup:
             mailbox = await self._executor.run_slow(step)
             if mailbox is not None:
                 answer.link.waiting[mailbox] = answer.link.system
-                self._wake(answer.link)
+                answer.link.has_mail.set()
 
     async def _look_up(self, mailbox: str) -> None:
         look = partial(outbox.next_letters, self.core, [mailbox], MOST)
@@ -164,7 +161,7 @@ class AgentLookup:
     def _assign(self, mailbox: str, limits: Limits, link: Link | None) -> None:
         if link is not None:
             link.waiting[mailbox] = ANYWHERE if limits.federation_strategy == "hierarchical" else link.system
-            self._wake(link)
+            link.has_mail.set()
 
     def _named(self, system: str) -> Link | None:
         return next((link for link in self._links() if fold(link.system) == fold(system)), None)

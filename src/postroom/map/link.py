@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ..core.core import Core
     from ..formats.events import Event
     from ..server.executor import Executor
-    from ..store.protocol import Watch
     from .link_session import LinkOptions
 
 
@@ -127,7 +126,6 @@ A_MOMENT = 0.5  # seconds for the end of a session
 STEADY = 10.0  # seconds of a session after which the next pause is a short one again
 LARGEST = 8 * 1024 * 1024  # bytes of one frame
 ANSWER = 30.0  # seconds for one answer; the SDK's server may never give it
-POLL = 1.0  # seconds between two looks, where the store has no notifications
 _ENDED = "the server closed the connection"
 _CUT = (*CUT, MapRefusal, PostroomError)
 
@@ -160,11 +158,8 @@ class MapLink:
 
     async def run(self) -> None:
         """Run sessions for ever; each kind of problem is logged once."""
-        store = self._core.store
-        watch = store.watch((ROOM,))
-        poll = asyncio.ensure_future(self._listen(watch))
         tries = 0
-        try:
+        with self._executor.listen((ROOM,)) as self._woken:
             while True:
                 began = monotonic()
                 try:
@@ -176,11 +171,6 @@ class MapLink:
                 wait = pause(tries)
                 self._report_problem(why, wait)
                 await asyncio.sleep(wait)
-        finally:
-            poll.cancel()
-            if watch.fileno() >= 0:
-                asyncio.get_running_loop().remove_reader(watch.fileno())
-            watch.close()
 
     async def _run_session(self) -> str:
         """Run one session until the connection is lost; return why."""
@@ -234,15 +224,3 @@ class MapLink:
             text = "there is no link to the MAP server: %s; the next try is in %.1f s, then later and later"
             log.warning(text, why, wait, extra={"server": self._options.server})
         self._problem = why
-
-    async def _listen(self, watch: Watch) -> None:
-        if watch.fileno() >= 0:
-            asyncio.get_running_loop().add_reader(watch.fileno(), self._on_watch, watch)
-            return
-        while True:
-            await asyncio.sleep(POLL)
-            self._on_watch(watch)
-
-    def _on_watch(self, watch: Watch) -> None:
-        watch.notified()
-        self._woken.set()

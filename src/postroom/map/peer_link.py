@@ -44,7 +44,8 @@ from ..model.message import same_name
 from .access import NONE
 
 if TYPE_CHECKING:
-    from ..federation.exchange import Exchange, PeerSession
+    from ..federation.exchange import Exchange
+    from ..federation.incoming import PeerHandler
     from ..model.peer import Peer
     from .agents import Register
     from .connection import MapConnection
@@ -71,7 +72,7 @@ class PeerLink:
         self._certificate = certificate
         self._is_near = is_near
         self._peer: Peer | None = None
-        self._session: PeerSession | None = None
+        self._handler: PeerHandler | None = None  # while it is part of the federation
         self._claimed_name = ""  # the system name that it gave in `map/connect`
         self._is_closed = False  # has its part in federation ended?
         self._uses_dots = False  # does it spell methods as agentic-mesh does? Then so do we
@@ -208,11 +209,11 @@ class PeerLink:
         """Begin federation with the peer, in place of an earlier session; return the answer to its call."""
         self.close()
         self._is_closed = False
-        result, session = await exchange.accept(peer, params, self._send, self._end, rpc_type)
+        result, handler = await exchange.accept(peer, params, self._send, self._end, rpc_type)
         if self._is_closed:  # the connection was cut meanwhile
-            session.close()
+            handler.leave()
         else:
-            self._session = session
+            self._handler = handler
         return result
 
     # -- its calls
@@ -233,38 +234,37 @@ class PeerLink:
     async def answer(self, step: Step) -> dict[str, Any] | None:
         """Carry out a call of federation and return its reply."""
         try:
-            session = self._session
-            if session is None:
+            handler = self._handler
+            if handler is None:
                 hint = "map/federation/connect comes first, as a gateway"
                 raise NotAllowed("only a system that is a peer may say this", field="auth", hint=hint)
             if step.name == SEND:
-                result = await self._accept_message(session, given(step.request))
+                result = await self._accept_message(handler, given(step.request))
             elif step.name == UNREGISTER:
                 self.close()
-                result = {"success": True, "agent": _agent_record(session.peer)}
+                result = {"success": True, "agent": _agent_record(handler.peer)}
             else:
-                result = await session.handler.call(step.name, given(step.request))
+                result = await handler.call(step.name, given(step.request))
             return step.answer(result) or None
         except PostroomError as refused:
             return step.refuse(refused) or None
 
-    async def _accept_message(self, session: PeerSession, params: dict[str, Any]) -> dict[str, Any]:
+    async def _accept_message(self, handler: PeerHandler, params: dict[str, Any]) -> dict[str, Any]:
         """Route a message of agent-inbox; where it is refused for good, its sender gets a letter that says so."""
-        envelope = decode_send(params, self._server.system, session.peer.system, self.core.now().wall)
+        envelope = decode_send(params, self._server.system, handler.peer.system, self.core.now().wall)
         try:
-            result = await session.handler.accept(envelope)
+            result = await handler.accept(envelope)
         except PostroomError as refused:
             if not refused.temporary:
-                turn_away = partial(session.handler.turn_away, envelope, str(refused))
+                turn_away = partial(handler.turn_away, envelope, str(refused))
                 await self._server.executor.submit(turn_away)
             raise
         return {"messageId": result["messageId"], "delivered": [envelope.targets[0].agent]}
 
     def receive_answer(self, answer: Answer) -> None:
         """Pass on the peer's answer to a call of ours."""
-        if self._session is not None:
-            params = {"result": answer.result, "error": answer.error}
-            self._session.connection.rpc.receive_response(answer.id, params)
+        if self._handler is not None and self._handler.rpc is not None:
+            self._handler.rpc.receive_response(answer.id, {"result": answer.result, "error": answer.error})
 
     # -- our calls
 
@@ -291,9 +291,9 @@ class PeerLink:
     def close(self) -> None:
         """End the part in federation; the connection itself stays."""
         self._is_closed = True
-        session, self._session = self._session, None
-        if session is not None:
-            session.close()
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            handler.leave()
         self._has_room.set()
 
 
