@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -35,8 +35,9 @@ from .link import Link, PeerConnection
 from .lookup import AgentLookup
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
+    from ..core.core import Core
     from ..model.peer import Peer
     from ..server.executor import Executor
 
@@ -51,6 +52,36 @@ A_LITTLE = 0.5  # seconds for a last record
 SELDOM = 0.5  # seconds between two looks for mail to unknown names
 MOST = 10_000  # remote mailboxes with mail that are read at once
 SLICE = 1000  # changes that are read at once
+
+
+@contextmanager
+def room_watch(core: Core, woken: asyncio.Event) -> Iterator[None]:
+    """Set an event at each commit to the room and, where folders are the room, at each file for another system.
+
+    A store without notifications has it set every ALONE seconds.
+    """
+    loop, watch = asyncio.get_running_loop(), core.store.watch((ROOM,))
+
+    def notified() -> None:
+        watch.notified()
+        woken.set()
+
+    async def poll() -> None:
+        while True:
+            await asyncio.sleep(ALONE)
+            notified()
+
+    polling = None if watch.fileno() >= 0 else asyncio.ensure_future(poll())
+    if polling is None:
+        loop.add_reader(watch.fileno(), notified)
+    try:
+        yield
+    finally:
+        if polling is None:
+            loop.remove_reader(watch.fileno())
+        else:
+            polling.cancel()
+        watch.close()
 
 
 class Exchange:
@@ -127,7 +158,7 @@ class Exchange:
 
     async def run(self) -> None:
         """Run all links for ever."""
-        with self._executor.listen((ROOM,)) as self._woken:
+        with room_watch(self.core, self._woken):
             try:
                 await self._run()
             finally:

@@ -13,13 +13,15 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from ..core import peers
-from ..core.core import find_record, put_record
+from ..core.core import change_record, find_value
 from ..errors import PostroomError
 from ..federation.connection import CUT, MapRefusal, RpcConnection, dial, pause, read, sender
+from ..federation.exchange import room_watch
 from ..model.codec import blake2b, encode
 from ..model.record import MAP_LINK
-from ..store.notification import ROOM
 from . import link_directory
 from .link_messages import LinkSender
 from .link_session import LinkSession
@@ -40,51 +42,37 @@ MOST_SENT = 1000  # letters that can be answered by the server's ids; older ones
 LONGEST_ID = 200
 
 
-class LinkMemory:
-    """The room's record of one server, by its address."""
+class LinkMemory(Struct, kw_only=True):
+    """The room's record of one server."""
 
-    def __init__(self, core: Core, server: str, name: str) -> None:
-        self.core = core
-        self._key = blake2b(server.encode(), digest_size=16).hexdigest()
-        kept = find_record(core, MAP_LINK, self._key)
-        self._saved: dict[str, Any] = kept.value if kept is not None and isinstance(kept.value, dict) else {}
-        self.name: str = self._saved.get("name", name)  # our own: the room may take the server's name later
-        self.system: str = self._saved.get("system", "")
-        self.seen: int = self._saved.get("seen", 0)  # milliseconds, by the server's clock
-        self._ours: dict[str, str] = dict(self._saved.get("sent", {}))  # our letter ids, by the server's
-        self.writers: dict[str, None] = dict.fromkeys(self._saved.get("writers", ()))  # in order
-        self.addresses: dict[str, str] = dict(self._saved.get("addresses", {}))  # names of ours, by ids there
-        self.last_event: str = self._saved.get("heard", "")  # the last of its events that was read
-        self.resume = ""  # the resume token of the last session; not kept over a restart
+    name: str  # our own there: the room may take the server's name later
+    system: str = ""  # the server's name here
+    seen: int = 0  # when its last stored message was sent: milliseconds, by its clock
+    sent: dict[str, str] = {}  # our letters, by the server's ids and by `_correlation_key`
+    writers: list[str] = []  # the most recent one last
+    addresses: dict[str, str] = {}  # names of ours, by ids there
+    heard: str = ""  # the last of its events that was read
 
-    def set_system(self, name: str) -> None:
-        """Record the server's name. The first one stays: mail waits under it."""
-        self.system = self.system or name
-        self.save()
+    @classmethod
+    def load(cls, core: Core, server: str, name: str) -> LinkMemory:
+        return find_value(core, MAP_LINK, _record_key(server), cls) or cls(name=name)
 
-    def note_time(self, at: int) -> None:
-        self.seen = max(self.seen, at)
+    def save(self, core: Core, server: str) -> None:
+        change_record(core, MAP_LINK, _record_key(server), LinkMemory, lambda _: self, durable=False)
 
     def note_sent(self, theirs: Any, ours: str) -> None:
         """Record the server's id of a letter of ours: answers name that one."""
-        if isinstance(theirs, str) and 0 < len(theirs) <= LONGEST_ID:
-            self._ours[theirs] = ours
-        while len(self._ours) > MOST_SENT:
-            del self._ours[next(iter(self._ours))]
+        if isinstance(theirs, str):
+            _note(self.sent, theirs, ours, MOST_SENT)
 
     def note_writer(self, name: str) -> None:
         """Record that an agent of ours wrote to the server."""
-        self.writers.pop(name, None)
-        self.writers[name] = None
-        while len(self.writers) > MOST_WRITERS:
-            del self.writers[next(iter(self.writers))]
+        self.writers = [*(one for one in self.writers if one != name), name][-MOST_WRITERS:]
 
     def note_address(self, id: str, name: str) -> None:
         """Record the id of an agent of ours there. Messages may go to it even when the agent has another."""
-        if id != name and len(id) <= LONGEST_ID:
-            self.addresses[id] = name
-        while len(self.addresses) > MOST_ADDRESSES:
-            del self.addresses[next(iter(self.addresses))]
+        if id != name:
+            _note(self.addresses, id, name, MOST_ADDRESSES)
 
     def note_correlation(self, sender: str, mailbox: str, correlation: str, ours: str) -> None:
         """Record the correlation id by which a sender of ours knows the answer to a letter."""
@@ -92,27 +80,19 @@ class LinkMemory:
 
     def letter_for(self, sender: str, mailbox: str, correlation: str) -> str | None:
         """Return the letter that an answer with this correlation id, from that mailbox, belongs to."""
-        return self._ours.get(_correlation_key(sender, mailbox, correlation))
+        return self.sent.get(_correlation_key(sender, mailbox, correlation))
 
-    def own_id(self, id: str) -> str:
-        """Return the id of a letter here, by its id here or at the server."""
-        return self._ours.get(id, id)
 
-    def save(self) -> None:
-        value = {
-            "name": self.name,
-            "system": self.system,
-            "seen": self.seen,
-            "sent": dict(self._ours),
-            "writers": list(self.writers),
-            "addresses": dict(self.addresses),
-            "heard": self.last_event,
-        }
-        if value == self._saved:
-            return
-        held = find_record(self.core, MAP_LINK, self._key)
-        self.core.store.commit([put_record(MAP_LINK, self._key, value, held, durable=False)])
-        self._saved = value
+def _record_key(server: str) -> str:
+    return blake2b(server.encode(), digest_size=16).hexdigest()
+
+
+def _note(known: dict[str, str], id: str, value: str, most: int) -> None:
+    """Add an entry, unless its id is out of all bounds, and forget the oldest."""
+    if 0 < len(id) <= LONGEST_ID:
+        known[id] = value
+    while len(known) > most:
+        del known[next(iter(known))]
 
 
 def _correlation_key(sender: str, mailbox: str, correlation: str) -> str:
@@ -144,7 +124,8 @@ class MapLink:
         self._options = options
         core = self._core = executor.core
         name = peers.system_id(core, gives_way=True)
-        self._memory = LinkMemory(core, options.server, name)
+        self._memory = LinkMemory.load(core, options.server, name)
+        self._resume = ""  # the resume token of the last session; it is not kept over a restart
         self._woken = asyncio.Event()
         self._sender = LinkSender(executor)
         self._session: LinkSession | None = None
@@ -159,7 +140,7 @@ class MapLink:
     async def run(self) -> None:
         """Run sessions for ever; each kind of problem is logged once."""
         tries = 0
-        with self._executor.listen((ROOM,)) as self._woken:
+        with room_watch(self._core, self._woken):
             while True:
                 began = monotonic()
                 try:
@@ -175,7 +156,13 @@ class MapLink:
     async def _run_session(self) -> str:
         """Run one session until the connection is lost; return why."""
         session = LinkSession(
-            self._executor, self._options, self._memory, self._sender, self._woken, self._on_connected
+            self._executor,
+            self._options,
+            self._memory,
+            self._sender,
+            self._woken,
+            self._on_connected,
+            self._resume,
         )
         self._session = session
         try:
@@ -185,9 +172,10 @@ class MapLink:
             return str(cut) or type(cut).__name__
         finally:
             self.is_up = False
+            self._resume = session.resume
             with suppress(PostroomError):
                 await self._executor.run_slow(lambda: link_directory.leave(self._core, list(session.remote)))
-                await self._executor.run_slow(self._memory.save)
+                await self._executor.run_slow(lambda: self._memory.save(self._core, self._options.server))
 
     async def _run_connection(self, session: LinkSession, socket: ClientConnection) -> str:
         rpc = RpcConnection(sender(socket), session.on_notification, ANSWER)

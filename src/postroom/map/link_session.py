@@ -202,6 +202,7 @@ class LinkSession:
         letter_sender: LinkSender,
         woken: asyncio.Event,
         on_connected: Callable[[int], None],
+        resume: str,
     ) -> None:
         self._executor = executor
         self._core = executor.core
@@ -210,6 +211,7 @@ class LinkSession:
         self._sender = letter_sender
         self._woken = woken
         self._on_connected = on_connected
+        self.resume = resume  # the token that brings our agents back: of the session before, then of this one
         self._inbound: asyncio.Queue[tuple[str, Mapping[str, Any]] | None] = asyncio.Queue()  # None: the end
         self._emitted: deque[Event] = deque(maxlen=MOST_EMITTED)
         self._link_name = options.name or memory.name  # the link's own agent there, and its mailbox here
@@ -236,8 +238,8 @@ class LinkSession:
 
     async def run(self, rpc: RpcConnection) -> None:
         """Connect, synchronise, then carry messages both ways until the connection is lost."""
-        server = await handshake(rpc, self._options, self._link_name, self._memory.resume)
-        self._memory.resume = server.resume
+        server = await handshake(rpc, self._options, self._link_name, self.resume)
+        self.resume = server.resume
         await self._executor.run_slow(lambda: self._adopt_names(server))
         await self._exposed.reclaim(server.back, accepts_updates=server.is_postroom)
         # Before we register: the server may send mail of our agents at once.
@@ -300,7 +302,8 @@ class LinkSession:
         The name of another Postroom is not taken as our own: two rooms of one name would get each other's mail.
         """
         name = clean(server.name)
-        self._memory.set_system(name or "map")
+        self._memory.system = self._memory.system or name or "map"  # the first stays: mail waits under it
+        self._memory.save(self._core, self._options.server)
         if name and not server.is_postroom and not self._core.system:
             peers.adopt(self._core, name)
 
@@ -309,7 +312,7 @@ class LinkSession:
         await self._fetch_agents(rpc)
         await self._exposed.register_changed(rpc)
         await self._sender.scan_all(self._memory.system)
-        await self._executor.run_slow(self._memory.save)
+        await self._executor.run_slow(lambda: self._memory.save(self._core, self._options.server))
 
     async def _fetch_agents(self, rpc: RpcConnection) -> None:
         self._sessions.clear()
@@ -391,7 +394,7 @@ class LinkSession:
 
     async def _open_undelivered(self, rpc: RpcConnection, server: ServerInfo) -> UndeliveredMessages:
         """Begin to look for undelivered messages; only the SDK's own server has them."""
-        undelivered = UndeliveredMessages(rpc, self._memory.last_event)
+        undelivered = UndeliveredMessages(rpc, self._memory.heard)
         if not server.keeps_meta:
             self._memory.note_address(server.session, self._link_name)
             await undelivered.begin()
@@ -402,7 +405,7 @@ class LinkSession:
             found = decode_message(message)
             if found is not None:
                 await self._store_message(rpc, await self._readdressed(rpc, found, self._memory.addresses[id]))
-        self._memory.last_event = undelivered.since
+        self._memory.heard = undelivered.since
 
     async def _readdressed(self, rpc: RpcConnection, message: Incoming, name: str) -> Incoming:
         """Return the message readdressed to our agent of this name.
@@ -449,12 +452,12 @@ class LinkSession:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, most)
             else:
-                self._memory.note_time(message.at)
+                self._memory.seen = max(self._memory.seen, message.at)
                 return
 
     def _store_letter(self, message: Incoming, sender: str) -> None:
         if message.answers is not None:
-            message = replace(message, answers=self._memory.own_id(message.answers))
+            message = replace(message, answers=self._memory.sent.get(message.answers, message.answers))
         to = link_messages.recipients(
             self._core, message, self._exposed.names, self._exposed.members, self._link_name
         )
