@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec.structs import replace
 
 from ..core import agents as core_agents
-from ..core.agents import register_again, registered_agent, registered_agents
+from ..core.agents import agent_of, register_again, registered_agent, registered_agents
+from ..core.core import find_record
 from ..core.validation import as_list, check_count
 from ..core.verb import given, perform, snake
 from ..errors import IllegalMove, Invalid, NameTaken, NotAllowed, UnknownAgent
@@ -37,6 +38,7 @@ from ..formats.map import (
 from ..model.agent import MAP as EXTRA
 from ..model.agent import map_fields, parent_of
 from ..model.names import check_agent
+from ..model.record import CARD
 from ..policy.routing import is_routable
 from ..server.requests import ForeignVerb
 from ..store.protocol import known_names
@@ -87,33 +89,37 @@ class RegisteredVerb(DescribedVerb, kw_only=True):
     role: Annotated[str | None, "what it does: messages can be sent to a role"] = None
     scopes: Annotated[list[Any] | None, "the teams it is in"] = None
 
-    def register(self, core: Core, principal: Principal, name: str, parent: str | None) -> dict[str, Any]:
-        words = self.kept() | present(state=self._first_state(core, name), owner=self.owner)
-        words["principal"] = principal.name
+    def register(
+        self, core: Core, principal: Principal, name: str, parent: str | None, held: Agent | None
+    ) -> dict[str, Any]:
+        """Write the card of an agent. `held`: the agent of that name as it is now, whose other fields stay."""
+        card, state = None if held is None else held.card, self.state
+        if state is None:  # a suspended agent stays so until it is resumed
+            is_suspended = card is not None and map_fields(card).get("state") == SUSPENDED
+            state = SUSPENDED if is_suspended else FIRST_STATE
+        words = self.kept() | present(state=_checked_state(state), owner=self.owner, principal=principal.name)
         if parent is not None:
             _check_parent(core, name, parent)
         # Before the card is written, because its writer holds the name.
-        self._check_free(core, principal, name)
+        self._check_free(core, principal, name, held)
         fields = present(
             display_name=self.name,
             description=self.description,
             scopes=self.scopes,
             metadata=self.metadata,
         )
-        agent = _write_card(core, principal, name, fields, words)
+        extra = {EXTRA: words}
+        if card is not None:
+            extra = card.extra | {EXTRA: map_fields(card) | words}
+            if holder_of(card) != principal.name:  # an agent that takes over the name of a guest is none
+                kept = {word: value for word, value in card.metadata.items() if word != GUEST}
+                fields = {"metadata": kept, **fields}
+        agent = register_again(core, principal, name, {**fields, "extra": extra})
         beat = core_agents.RecordHeartbeat(agent_id=name, poll_interval=BEAT_EVERY, active=True)
         perform(core, principal, beat)
         return {"agent": agent_record(agent)}
 
-    def _first_state(self, core: Core, name: str) -> str:
-        """Return the state at registration: idle by default; a suspended agent stays so until it is resumed."""
-        if self.state is not None:
-            return _checked_state(self.state)
-        held = _find(core, name)
-        is_suspended = held is not None and map_fields(held.card).get("state") == SUSPENDED
-        return SUSPENDED if is_suspended else FIRST_STATE
-
-    def _check_free(self, core: Core, principal: Principal, name: str) -> None:
+    def _check_free(self, core: Core, principal: Principal, name: str, held: Agent | None) -> None:
         """Raise NameTaken if another agent holds the name.
 
         An agent holds its name while it is here or away; the holder of its own token is that agent. An operator's
@@ -121,7 +127,7 @@ class RegisteredVerb(DescribedVerb, kw_only=True):
         agent is unregistered, not while it is away. A guest by the link of another room gets no name that an agent
         of this room has, however long that is away.
         """
-        is_guest, held = GUEST in (self.metadata or {}), _find(core, name)
+        is_guest = GUEST in (self.metadata or {})
         if held is None:
             is_taken = is_guest and name in known_names(core.store)
         else:
@@ -143,10 +149,13 @@ class Register(RegisteredVerb, kw_only=True):
     parent: Annotated[str | None, "the parent agent"] = None
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
-        name = self.actor(core, principal)
-        if self.parent is not None:
-            _check_parents_holder(core, principal, name, self.parent)
-        return self.register(core, principal, name, self.parent)
+        name, parent = self.actor(core, principal), self.parent
+        held = _find(core, name)
+        if parent is not None and (held is None or parent_of(held.card) != parent):
+            card = core_agents.card_of(core, check_agent(parent, "parent"))
+            if card is not None and holder_of(card) != principal.name:
+                raise NotAllowed(f"{parent!r} is another's agent", field="parent")
+        return self.register(core, principal, name, parent, held)
 
 
 @map_method(
@@ -166,7 +175,7 @@ class Spawn(RegisteredVerb, kw_only=True):
         if held is not None and self._is_anothers(principal, held):
             raise NameTaken(f"{name!r} is another's agent", field="agent_id")
         registered_agent(core, parent)
-        return self.register(core, principal, name, parent)
+        return self.register(core, principal, name, parent, held)
 
     def _is_anothers(self, principal: Principal, held: Agent) -> bool:
         """Return whether it is another principal's agent, or another parent's unless it stopped.
@@ -251,7 +260,9 @@ def _updated(
 ) -> dict[str, Any]:
     before = registered_agent(core, name)
     if "state" in words:
-        words["state"] = _next_state(before.card, words["state"])
+        state = _checked_state(words["state"])
+        if map_fields(before.card).get("state") == STOPPED and state != STOPPED:  # an agent that stopped stays so
+            raise IllegalMove(f"{name!r} has stopped", field="agent", hint="it comes back by registering")
     fields = {} if metadata is None else {"metadata": before.card.metadata | metadata}
     agent = _change_card(core, principal, name, fields, words)
     return {"agent": agent_record(agent), "previousState": state_of(before)}
@@ -284,7 +295,9 @@ class ListAgents(PagedVerb, kw_only=True):
         for several in ("states", "roles", "scopes"):
             value, one = words.get(several, getattr(self, several)), getattr(self, several.removesuffix("s"))
             if value is not None:
-                words[several] = _texts(value, several)
+                words[several] = list(as_list(value, several))
+                if not all(isinstance(text, str) for text in words[several]):
+                    raise Invalid("must be a list of texts", field=several)
             if one is not None:
                 words[several] = [one]
         for name in ("parent", "owner_id"):
@@ -311,9 +324,25 @@ class GetAgent(ForeignVerb, kw_only=True):
         agents = {agent.card.id: agent for agent in registered_agents(core, gone=True)}
         if name not in agents:
             raise UnknownAgent(f"{name!r} is not registered", field="agent_id")
-        children = children_of(agents.values())
-        answer: dict[str, Any] = {"agent": agent_record(agents[name], children.get(name, ()))}
-        return answer | _relatives(agents, children, name, self.include or {})
+        children, include = children_of(agents.values()), self.include or {}
+        parents = {one.card.id: parent_of(one.card) for one in agents.values()}
+        mine, depth = parents[name], include.get("maxDepth")
+        if depth is not None:
+            check_count(depth, "maxDepth")
+        relatives: dict[str, list[str]] = {
+            "children": children.get(name, []),
+            "siblings": [one for one in children.get(mine or "", []) if one != name],
+            "ancestors": list(above(parents, name, depth)),
+            "descendants": list(below(children, name, depth)),
+        }
+        result: dict[str, Any] = {
+            word: [agent_record(agents[one]) for one in names if one in agents]
+            for word, names in relatives.items()
+            if include.get(word)
+        }
+        if include.get("parent") and mine in agents:
+            result["parent"] = agent_record(agents[mine])
+        return {"agent": agent_record(agents[name], children.get(name, ()))} | result
 
 
 @map_method(
@@ -340,37 +369,6 @@ class Graph(ForeignVerb, kw_only=True):
         return {"nodes": [agent_record(agents[name], children.get(name, ())) for name in nodes], "edges": edges}
 
 
-def _relatives(
-    agents: dict[str, Agent], children: dict[str, list[str]], name: str, include: dict[str, Any]
-) -> dict[str, Any]:
-    parents = {one.card.id: parent_of(one.card) for one in agents.values()}
-    depth = include.get("maxDepth")
-    if depth is not None:
-        check_count(depth, "maxDepth")
-    mine = parents[name]
-    found: dict[str, list[str]] = {
-        "children": children.get(name, []),
-        "siblings": [one for one in children.get(mine or "", []) if one != name],
-        "ancestors": list(above(parents, name, depth)),
-        "descendants": list(below(children, name, depth)),
-    }
-    result: dict[str, Any] = {
-        word: [agent_record(agents[one]) for one in names if one in agents]
-        for word, names in found.items()
-        if include.get(word)
-    }
-    if include.get("parent") and mine in agents:
-        result["parent"] = agent_record(agents[mine])
-    return result
-
-
-def _texts(value: Any, field: str) -> list[str]:
-    texts = list(as_list(value, field))
-    if not all(isinstance(one, str) for one in texts):
-        raise Invalid("must be a list of texts", field=field)
-    return texts
-
-
 def _suits(agent: Agent, words: dict[str, Any], children: dict[str, list[str]]) -> bool:
     card = agent.card
     return (
@@ -388,10 +386,8 @@ def _suits(agent: Agent, words: dict[str, Any], children: dict[str, list[str]]) 
 
 def _find(core: Core, name: str) -> Agent | None:
     """Return a registered agent, or None."""
-    try:
-        return registered_agent(core, name)
-    except UnknownAgent:
-        return None
+    held = find_record(core, CARD, name)
+    return None if held is None else agent_of(core, held, core.now())
 
 
 def _change_card(
@@ -408,30 +404,6 @@ def _change_card(
     return perform(core, principal, core_agents.RecordHeartbeat(agent_id=name, active=True))
 
 
-def _write_card(
-    core: Core, principal: Principal, name: str, fields: dict[str, Any], words: dict[str, Any]
-) -> Agent:
-    """Register an agent. Fields that are not given stay as they were."""
-    held = _find(core, name)
-    if held is None:
-        return register_again(core, principal, name, {**fields, "extra": {EXTRA: words}})
-    card = held.card
-    if holder_of(card) != principal.name:  # an agent that takes over the name of a guest is none
-        kept = {word: value for word, value in card.metadata.items() if word != GUEST}
-        fields = {"metadata": kept, **fields}
-    extra = card.extra | {EXTRA: map_fields(card) | words}
-    return register_again(core, principal, name, {**fields, "extra": extra})
-
-
-def _check_parents_holder(core: Core, principal: Principal, name: str, parent: str) -> None:
-    """Refuse a parent that is the agent of another principal."""
-    held, above_it = _find(core, name), _find(core, check_agent(parent, "parent"))
-    if held is not None and parent_of(held.card) == parent:  # it is already
-        return
-    if above_it is not None and holder_of(above_it.card) != principal.name:
-        raise NotAllowed(f"{parent!r} is another's agent", field="parent")
-
-
 def _check_parent(core: Core, name: str, parent: str) -> None:
     """Refuse a parent that is a descendant of the agent."""
     seen: set[str] = set()
@@ -441,16 +413,8 @@ def _check_parent(core: Core, name: str, parent: str) -> None:
         if step == name:
             raise Invalid(f"{name!r} would be above itself", field="parent")
         seen.add(step)
-        held = _find(core, step)
-        step = None if held is None else parent_of(held.card)
-
-
-def _next_state(card: Card, state: str) -> str:
-    """Return the new state; an agent that has stopped stays so."""
-    wanted = _checked_state(state)
-    if map_fields(card).get("state") == STOPPED and wanted != STOPPED:
-        raise IllegalMove(f"{card.id!r} has stopped", field="agent", hint="it comes back by registering")
-    return wanted
+        card = core_agents.card_of(core, step)
+        step = None if card is None else parent_of(card)
 
 
 def _checked_state(state: str) -> str:

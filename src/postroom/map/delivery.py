@@ -54,19 +54,17 @@ class AgentDelivery:
         self._agent = agent
         self._push = push
         self._on_received = on_received
-        self._pending: dict[
-            str, tuple[int, Found]
-        ] = {}  # letters without a receipt: the number each was pushed under
+        # Letters without a receipt, each with the number under which it was pushed.
+        self._pending: dict[str, tuple[int, Found]] = {}
         self._settling: set[str] = set()
         self._settled_since: set[str] = set()  # since the last read began, which may show them still
-        self._wake: asyncio.Event | None = None
+        self._wake = asyncio.Event()
         self.is_paused = False
         self._task = asyncio.ensure_future(self._run())
 
     def wake(self) -> None:
         """Look for mail again."""
-        if self._wake is not None:
-            self._wake.set()
+        self._wake.set()
 
     def pause(self, *, is_paused: bool) -> None:
         self.is_paused = is_paused
@@ -100,28 +98,22 @@ class AgentDelivery:
 
     def _acknowledge(self, principal: Principal, letters: list[Found]) -> None:
         """Acknowledge letters in one commit or, where another worker claimed one meanwhile, one by one."""
+        ids = [found.message.id for found in letters]
         if principal.scopes is not None and "work" not in principal.scopes:  # its token allows reading only
-            for found in letters:
-                perform(self._core, principal, inbox.Read(agent_id=self._agent, id=found.message.id))
+            for id in ids:
+                perform(self._core, principal, inbox.Read(agent_id=self._agent, id=id))
             return
         try:
-            self._ack(principal, letters)
+            perform(self._core, principal, work.Ack(agent_id=self._agent, ids=ids, held=letters))
         except PostroomError as refused:
             if refused.temporary or len(letters) == 1:
                 raise
             for found in letters:
-                self._acknowledge_one(principal, found)
-
-    def _acknowledge_one(self, principal: Principal, found: Found) -> None:
-        try:
-            self._ack(principal, [found])
-        except PostroomError as refused:
-            if refused.temporary:  # then all of them are tried again
-                raise
-
-    def _ack(self, principal: Principal, letters: list[Found]) -> None:
-        ids = [found.message.id for found in letters]
-        perform(self._core, principal, work.Ack(agent_id=self._agent, ids=ids, held=letters))
+                try:
+                    self._acknowledge(principal, [found])
+                except PostroomError as one:
+                    if one.temporary:  # then all of them are tried again
+                        raise
 
     def _settled(self, letters: list[Found], error: BaseException | None) -> None:
         for found in letters:
@@ -139,11 +131,10 @@ class AgentDelivery:
 
     async def _run(self) -> None:
         await asyncio.sleep(READY)
-        with self._executor.listen([self._agent]) as wake:
-            self._wake = wake
+        with self._executor.listen([self._agent]) as self._wake:
             while True:
                 # Before the look: mail that comes during it wakes us again.
-                wake.clear()
+                self._wake.clear()
                 began = self._core.now()
                 try:
                     is_full = await self._push_waiting()
@@ -158,7 +149,7 @@ class AgentDelivery:
                     seconds = AGAIN
                 with suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
-                        await wake.wait()
+                        await self._wake.wait()
 
     async def _push_waiting(self) -> bool:
         """Push unread letters while there is room.

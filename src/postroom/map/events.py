@@ -87,9 +87,12 @@ class AgentEvents:
             data = present(scopeId=scope["id"], name=scope["name"], scope=scope, agentId=agent)
             self._publish(_SCOPE_EVENTS[method], data, agent or request.named() or "", scope=scope["id"])
 
-    def agent_left(self, result: dict[str, Any]) -> None:
-        """Publish that the connection of an agent has ended."""
-        if self._broker.has_subscribers and result["previousState"] != result["agent"]["state"]:
+    def after_away(self, done: asyncio.Future[dict[str, Any]]) -> None:
+        """Publish that the connection of an agent has ended, once that is recorded."""
+        if not self._broker.has_subscribers or done.cancelled() or done.exception() is not None:
+            return
+        result = done.result()
+        if result["previousState"] != result["agent"]["state"]:
             self._publish_agent(AGENT_CHANGED, result)
 
     async def _scan_for_ever(self) -> None:

@@ -218,14 +218,9 @@ class MapServer:
         self._away.pop(agent, None)
         self._away[agent] = now + self.executor.core.limits.away_grace
         if not self.is_ending:
-            self.executor.submit(partial(mark_away, self.executor.core, principal, agent)).add_done_callback(
-                self._after_away
-            )
-
-    def _after_away(self, done: asyncio.Future[Any]) -> None:
-        _log_error(done)
-        if not done.cancelled() and done.exception() is None:
-            self.events.agent_left(done.result())
+            away = self.executor.submit(partial(mark_away, self.executor.core, principal, agent))
+            away.add_done_callback(_log_error)
+            away.add_done_callback(self.events.after_away)
 
     def check_not_away(self, agent: str) -> None:
         """Refuse the name of an agent that is away for a moment to a connection that proves nothing."""
