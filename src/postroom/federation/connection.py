@@ -11,7 +11,7 @@ import itertools
 import logging
 import random
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
     from ..model.peer import Envelope
+    from .incoming import PeerHandler
 
     Serve = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -251,14 +252,9 @@ async def read(rpc: RpcConnection, socket: ClientConnection) -> None:
 # -- inside one process
 
 
-class RpcHandler(Protocol):
-    """The code that serves one end."""
-
-    def notified(self, method: str, params: Mapping[str, Any]) -> None: ...
-    async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]: ...
-
-
-def connected_pair(first: RpcHandler, second: RpcHandler, patience: float) -> tuple[RpcConnection, RpcConnection]:
+def connected_pair(
+    first: PeerHandler, second: PeerHandler, patience: float
+) -> tuple[RpcConnection, RpcConnection]:
     """Connect two handlers; to abort one connection is to abort both."""
     rpcs: list[RpcConnection] = []
 

@@ -270,8 +270,9 @@ class SendRound:
     names it as its predecessor (`after`).
     """
 
-    def __init__(self, connection: PeerConnection) -> None:
+    def __init__(self, connection: PeerConnection, calls: int) -> None:
         self.connection = connection
+        self.turns = asyncio.Semaphore(calls)  # for calls that are not answered
         self.moved = 0  # deliveries that changed
         self.unanswered: dict[tuple[str, str], QueuedEnvelope] = {}  # by key
         self._held: set[tuple[str, str]] = set()  # pairs with a letter that was not accepted
@@ -361,8 +362,11 @@ class Courier:
             for mailbox in waiting:
                 self._link.waiting.pop(mailbox, None)
             return False
-        send_round = SendRound(connection)
-        await self._send_all(send_round, envelopes)
+        # To a peer that does not know `after`, letters go one after the other, so that none overtakes (G7).
+        window = self._window if connection.in_order else 1
+        most = min(connection.together, max(1, window // CALLS))
+        send_round = SendRound(connection, window // most)
+        await self._send_all(send_round, envelopes, most)
         if send_round.is_over:
             # Whether the peer has these, nobody knows. They go again on the next connection; the peer knows their
             # ids (G9).
@@ -391,16 +395,11 @@ class Courier:
         envelopes: list[QueuedEnvelope] = await self._executor.run_slow(look)
         return envelopes
 
-    async def _send_all(self, send_round: SendRound, envelopes: list[QueuedEnvelope]) -> None:
-        connection = send_round.connection
-        # To a peer that does not know `after`, letters go one after the other, so that none overtakes (G7).
-        window = self._window if connection.in_order else 1
-        most = min(connection.together, max(1, window // CALLS))
-        turns = asyncio.Semaphore(window // most)
-        largest = MOST_BYTES if connection.largest is None else min(MOST_BYTES, connection.largest)
+    async def _send_all(self, send_round: SendRound, envelopes: list[QueuedEnvelope], most: int) -> None:
+        largest = send_round.connection.largest
         tasks: set[asyncio.Future[None]] = set()
-        for batch in in_batches(envelopes, most, largest):
-            await turns.acquire()
+        for batch in in_batches(envelopes, most, MOST_BYTES if largest is None else min(MOST_BYTES, largest)):
+            await send_round.turns.acquire()
             if send_round.is_over:
                 break
             letters = [(queued, send_round.begin(queued)) for queued in batch if send_round.may_go(queued)]
@@ -408,7 +407,6 @@ class Courier:
             tasks.add(task)
             task.add_done_callback(tasks.discard)
             task.add_done_callback(self._batch_over)
-            task.add_done_callback(lambda _: turns.release())
         if tasks:
             await asyncio.wait(tasks)
 
@@ -437,31 +435,44 @@ class Courier:
         return None
 
     async def _send_batch(self, send_round: SendRound, letters: list[Letter]) -> None:
-        """Send envelopes in one call, if the peer takes that, and carry out the rules for each.
+        """Send envelopes, then carry out the rules for each."""
+        try:
+            answered = await self._call_peer(send_round, letters)
+        finally:
+            send_round.turns.release()  # the next call goes while these results are recorded
+        await self._settle(send_round, answered)
 
-        Those that we do not send are settled without a call.
+    async def _call_peer(self, send_round: SendRound, letters: list[Letter]) -> list[Answered]:
+        """Send envelopes in one call, if the peer takes that; return the answers that are known.
+
+        An envelope that we do not send is answered without a call.
         """
         connection = send_round.connection
+        answered: list[Answered] = []
         ready: list[Letter] = []
         for queued, after in letters:
             problem = self._problem_of_ours(connection, queued)
             if problem is None:
                 ready.append((queued, after))
             else:
-                await self._settle(send_round, [(queued, queued.for_all(problem))])
+                answered.append((queued, queued.for_all(problem)))
+        rows: list[dict[str, Any] | None] = [None] * len(ready)
         together = None
         if len(ready) > 1:
             envelopes, afters = [queued.encoded for queued, _ in ready], [after for _, after in ready]
             call = connection.rpc.call(ROUTE, envelopes=envelopes, afters=afters)
             together = await self._call_route(send_round, call)
         if len(ready) == 1 or (together is not None and "error" in together):  # the call as such is refused
-            for queued, after in ready:
+            for number, (queued, after) in enumerate(ready):
                 call = connection.rpc.route(queued.envelope, queued.encoded, after)
-                row = await self._call_route(send_round, call)
-                await self._settle(send_round, self._read_answers(send_round, [(queued, row)]))
+                rows[number] = await self._call_route(send_round, call)
         elif together is not None:
-            rows = zip((queued for queued, _ in ready), each_of(together, len(ready)), strict=True)
-            await self._settle(send_round, self._read_answers(send_round, rows))
+            rows[:] = each_of(together, len(ready))
+        for (queued, _), row in zip(ready, rows, strict=True):
+            result = None if row is None else self._read_answer(send_round, queued, row)
+            if result is not None:
+                answered.append((queued, result))
+        return answered
 
     async def _call_route(self, send_round: SendRound, call: Awaitable[dict[str, Any]]) -> dict[str, Any] | None:
         """Return the answer to one call, a refusal as its `error`; None: nobody knows, the connection is gone."""
@@ -474,25 +485,20 @@ class Courier:
             self._link.give_up(send_round.connection)
             return None
 
-    def _read_answers(
-        self, send_round: SendRound, answers: Iterable[tuple[QueuedEnvelope, dict[str, Any] | None]]
-    ) -> list[Answered]:
-        """Return the peer's answers that are about the letters, by recipient."""
-        found: list[Answered] = []
-        for queued, row in answers:
-            if row is None:  # the connection is gone, and nobody knows
-                continue
-            refusal = None if row.get("error") is None else read_refusal(row["error"])
-            if refusal is not None and refusal.is_of_trust:  # the connection is refused, not the letter
-                self._link.report_problem(refusal.message)
-                self._link.give_up(send_round.connection)
-            elif refusal is not None:
-                found.append((queued, queued.for_all(_result_of(refusal))))
-            elif row.get("routed") is True:
-                found.append((queued, {agent: _result_of(one) for agent, one in refusals(row).items()}))
-            else:
-                found.append((queued, queued.for_all(_NO_RECEIPT)))
-        return found
+    def _read_answer(
+        self, send_round: SendRound, queued: QueuedEnvelope, row: dict[str, Any]
+    ) -> dict[str, Result] | None:
+        """Return the peer's answer for each recipient; None: it refuses the connection, and not the letter."""
+        if row.get("error") is None:
+            if row.get("routed") is not True:
+                return queued.for_all(_NO_RECEIPT)
+            return {agent: _result_of(refusal) for agent, refusal in refusals(row).items()}
+        refusal = read_refusal(row["error"])
+        if not refusal.is_of_trust:
+            return queued.for_all(_result_of(refusal))
+        self._link.report_problem(refusal.message)
+        self._link.give_up(send_round.connection)
+        return None
 
     async def _settle(self, send_round: SendRound, answered: list[Answered]) -> None:
         """Carry out what the rules say for each recipient; one without a result is kept by the peer."""

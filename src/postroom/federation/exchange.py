@@ -18,20 +18,18 @@ from typing import TYPE_CHECKING, Any
 from ..core import links as core_links
 from ..core import outbox
 from ..core import peers as core_peers
-from ..errors import PostroomError, Resync
+from ..errors import PostroomError
 from ..formats.map import ANNOUNCE
 from ..model.names import ANYWHERE, fold, system_of
-from ..model.record import CARD
 from ..policy.trust import routes_to
 from ..server.requests import Schedule
 from ..store.notification import ROOM
 from . import exposure
-from . import link as federation_link
 from .connection import ConnectionLost, RpcConnection
 from .courier import Courier, RetryLog
 from .dialler import ANSWER, Dialler
 from .incoming import PeerHandler, abilities, connect_answer
-from .link import Link, PeerConnection
+from .link import Link, LinkState, PeerConnection, ping, report
 from .lookup import AgentLookup
 
 if TYPE_CHECKING:
@@ -50,8 +48,16 @@ PACE = 0.005  # least seconds between two polls
 A_MOMENT = 0.005  # seconds by which clocks may differ
 A_LITTLE = 0.5  # seconds for a last record
 SELDOM = 0.5  # seconds between two looks for mail to unknown names
+_OF_CONNECTION = (
+    "url",
+    "auth",
+    "token",
+    "proof",
+    "pin",
+    "is_mount",
+    "place",
+)  # fields that a new connection needs
 MOST = 10_000  # remote mailboxes with mail that are read at once
-SLICE = 1000  # changes that are read at once
 
 
 @contextmanager
@@ -94,7 +100,7 @@ class Exchange:
         self._links: dict[str, Link] = {}  # by folded name
         self._tasks: dict[str, list[asyncio.Future[None]]] = {}
         self._woken = asyncio.Event()
-        self._cursor = self.core.store.cursor()
+        self._cards = exposure.CardWatch(self.core)
         self.address: dict[str, str] = {}  # where peers reach us, `url` and `pin`; empty: not known
         # Called with the certificates that peers may show.
         self.admit: Callable[[list[str]], object] = lambda _: None
@@ -151,8 +157,9 @@ class Exchange:
         link = self._links.get(fold(system))
         if link is None:
             peer = await self._executor.run_slow(partial(core_peers.known_peer, self.core, system))
-            return federation_link.not_trusted(peer)
-        return await federation_link.ping(link, self.here)
+            hint = f"postroom peers trust {peer.system}"
+            return report(peer, LinkState.DISCONNECTED, "it is not trusted", hint)
+        return await ping(link, self.here)
 
     # -- the main loop
 
@@ -227,15 +234,7 @@ class Exchange:
         peers = core_peers.all_peers(self.core)
         if not peers:
             return {}, [], False
-        return peers, outbox.waiting_mailboxes(self.core, MOST), self._cards_changed()
-
-    def _cards_changed(self) -> bool:
-        try:
-            changes, self._cursor = self.core.store.changes(self._cursor, SLICE)
-        except Resync:
-            self._cursor = self.core.store.cursor()
-            return True
-        return any(change.kind == CARD for change in changes) or len(changes) == SLICE
+        return peers, outbox.waiting_mailboxes(self.core, MOST), self._cards.have_changed()
 
     # -- links
 
@@ -244,10 +243,13 @@ class Exchange:
         wanted = {fold(system): peer for system, peer in peers.items() if self._is_linked(peer)}
         for key, link in list(self._links.items()):
             if wanted.get(key) != link.peer:
-                if key in wanted and _keeps_connection(link.peer, wanted[key]):
+                after = wanted.get(key)
+                if after is not None and all(
+                    getattr(link.peer, name) == getattr(after, name) for name in _OF_CONNECTION
+                ):
                     # The terms have changed, not the peer: keep the connection, and announce to the peer
                     # our agents again.
-                    link.peer = wanted[key]
+                    link.peer = after
                     self._last_exposure.pop(key, None)
                     self._announced_at = 0.0
                 else:
@@ -349,9 +351,3 @@ class Exchange:
                 self._last_exposure[key] = shown
                 with suppress(ConnectionLost):
                     await connection.rpc.notify(ANNOUNCE, systemId=self.here, exposure=shown)
-
-
-def _keeps_connection(before: Peer, after: Peer) -> bool:
-    """Return whether a changed peer keeps its connection."""
-    names = ("url", "auth", "token", "proof", "pin", "is_mount", "place")
-    return all(getattr(before, name) == getattr(after, name) for name in names)

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from ..core import agents as core_agents
 from ..core import outbox, peers
-from ..core.core import put_record
-from ..errors import Invalid
+from ..core.core import commit, put_record
+from ..errors import Invalid, Resync
 from ..formats.map import GUEST, LINK_NAME
 from ..model.agent import Card, Heartbeat, Status, Warmth
 from ..model.codec import convert, encode, to_plain
@@ -97,6 +97,25 @@ def has(core: Core, peer: Peer, name: str) -> Agent | None:
     return next((one for one in able if one.presence.warmth is not Warmth.GONE), None)
 
 
+SLICE = 1000  # changes that are read at once
+
+
+class CardWatch:
+    """A look at whether cards of agents have changed since the last look."""
+
+    def __init__(self, core: Core) -> None:
+        self._store = core.store
+        self._cursor = self._store.cursor()
+
+    def have_changed(self) -> bool:
+        try:
+            changes, self._cursor = self._store.changes(self._cursor, SLICE)
+        except Resync:
+            self._cursor = self._store.cursor()
+            return True
+        return any(change.kind == CARD for change in changes) or len(changes) == SLICE
+
+
 def _is_ours(agent: Agent) -> bool:
     """Return whether it is an agent of this room, and no guest by a link."""
     return agent.card.principal != LINK_NAME and GUEST not in agent.card.metadata
@@ -111,11 +130,9 @@ def note(core: Core, system: str, params: Any) -> bool:
     if peer is None or not isinstance(params, dict) or not isinstance(params.get("agents"), list):
         return False
     result = _read(core, peer, params)
-    is_new = False
 
-    def plan() -> Sequence[Write]:
-        nonlocal is_new
-        now = core.now().wall
+    def plan() -> tuple[list[Write], bool]:
+        now, is_new = core.now().wall, False
         until = now + timedelta(seconds=core.limits.federation_table_ttl)
         held = {record.key: record for record in core.store.records(ROUTE)}
         routes = {key: convert(record.value, Route) for key, record in held.items()}
@@ -134,11 +151,10 @@ def note(core: Core, system: str, params: Any) -> bool:
         # name.
         theirs = [key for key, one in routes.items() if same_name(one.teller, system) and not one.is_found]
         gone = [key for key in theirs if key not in result]
-        is_new = is_new or bool(gone)
-        return [*writes, *(put_record(ROUTE, key, None, held[key], durable=False) for key in gone)]
+        writes += [put_record(ROUTE, key, None, held[key], durable=False) for key in gone]
+        return writes, is_new or bool(gone)
 
-    core.store.commit(plan)
-    return is_new
+    return commit(core, plan)
 
 
 def _is_fresh(before: Route, route: Route, now: datetime, until: datetime) -> bool:
@@ -164,7 +180,8 @@ def _read(core: Core, peer: Peer, params: dict[str, Any]) -> dict[str, Route]:
         except Invalid:
             continue
         is_itself = same_name(system, peer.system)
-        if not is_itself and not _may_tell_of(core, peer, system):
+        is_nearer = peers.is_ours(core, system) or peers.peer(core, system) is not None
+        if not is_itself and (is_nearer or not speaks_for(peer, system)):
             continue
         route = Route(
             system=peer.system if is_itself else system,
@@ -175,11 +192,6 @@ def _read(core: Core, peer: Peer, params: dict[str, Any]) -> dict[str, Route]:
         )
         found.setdefault(fold(name), route)
     return found
-
-
-def _may_tell_of(core: Core, peer: Peer, system: str) -> bool:
-    is_nearer = peers.is_ours(core, system) or peers.peer(core, system) is not None
-    return speaks_for(peer, system) and not is_nearer
 
 
 # -- mounted folders

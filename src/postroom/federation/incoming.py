@@ -81,15 +81,12 @@ def software_info(limits: Limits) -> dict[str, Any]:
 
 def abilities(result: dict[str, Any]) -> dict[str, Any]:
     """Return what a peer can do by what it reports in the handshake, as arguments of a PeerConnection."""
-    if not isinstance(result.get(SOFTWARE), dict):
+    info = result.get(SOFTWARE)
+    if not isinstance(info, dict):
         return {"in_order": False}  # no Postroom
-    together = min(_number(result, TOGETHER) or 1, MOST_TOGETHER)
-    return {"in_order": True, "largest": _number(result, LARGEST), "together": together}
-
-
-def _number(result: dict[str, Any], name: str) -> int | None:
-    number = result[SOFTWARE].get(name)
-    return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else None
+    numbers = {name: info[name] for name in (LARGEST, TOGETHER) if type(info.get(name)) is int and info[name] > 0}
+    together = min(numbers.get(TOGETHER, 1), MOST_TOGETHER)
+    return {"in_order": True, LARGEST: numbers.get(LARGEST), TOGETHER: together}
 
 
 def _no(why: str) -> dict[str, Any]:

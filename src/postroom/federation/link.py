@@ -293,44 +293,42 @@ async def ping(link: Link, here: str) -> dict[str, Any]:
     `here`: our own system name.
     """
     if link.connection is None and (link.peer.is_dialled or link.peer.place):
-        await _wait_for_dial(link)
-    connection = link.connection
+        before = link.tries
+        link.retry_now()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                while link.connection is None and link.tries == before:
+                    await link.next_change()
+    connection, began, problem = link.connection, perf_counter(), ""
     if connection is None:
-        return _down(link, here, link.why_down)
-    began = perf_counter()
-    try:
-        async with asyncio.timeout(PATIENCE):
-            await connection.rpc.call(PING)
-    except MapRefusal as refused:  # a peer that does not know the method has answered, too
-        if link.peer.place:
-            link.give_up(connection)
-            return _down(link, here, str(refused))
-    except ConnectionLost:
-        return _down(link, here, link.problem or "the line was cut while it was asked, without a close frame")
-    except TimeoutError:
-        return _down(link, here, f"no answer in {PATIENCE:g} s")
-    return _summary(link) | {"answers": True, "seconds": perf_counter() - began, "problem": None, "hint": None}
+        problem = link.why_down
+    else:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await connection.rpc.call(PING)
+        except MapRefusal as refused:  # a peer that does not know the method has answered, too
+            if link.peer.place:
+                link.give_up(connection)
+                problem = str(refused)
+        except ConnectionLost:
+            problem = link.problem or "the line was cut while it was asked, without a close frame"
+        except TimeoutError:
+            problem = f"no answer in {PATIENCE:g} s"
+    if problem:
+        return report(link.peer, link.state, problem, remedy(link.peer, here, problem))
+    return report(link.peer, link.state, seconds=perf_counter() - began)
 
 
-def not_trusted(peer: Peer) -> dict[str, Any]:
-    hint = f"postroom peers trust {peer.system}"
-    result: dict[str, Any] = {"system": peer.system, "state": "disconnected", "url": peer.url}
-    return result | {"answers": False, "seconds": None, "problem": "it is not trusted", "hint": hint}
-
-
-async def _wait_for_dial(link: Link) -> None:
-    before = link.tries
-    link.retry_now()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(PATIENCE):
-            while link.connection is None and link.tries == before:
-                await link.next_change()
-
-
-def _summary(link: Link) -> dict[str, Any]:
-    return {"system": link.system, "state": str(link.state), "url": link.peer.url}
-
-
-def _down(link: Link, here: str, problem: str) -> dict[str, Any]:
-    hint = remedy(link.peer, here, problem)
-    return _summary(link) | {"answers": False, "seconds": None, "problem": problem, "hint": hint}
+def report(
+    peer: Peer, state: LinkState, problem: str | None = None, hint: str | None = None, seconds: float | None = None
+) -> dict[str, Any]:
+    """Return the result of a ping."""
+    return {
+        "system": peer.system,
+        "state": str(state),
+        "url": peer.url,
+        "answers": problem is None,
+        "seconds": seconds,
+        "problem": problem,
+        "hint": hint,
+    }

@@ -149,9 +149,11 @@ class AgentLookup:
         for found in await self._executor.run_slow(look):
             holder = found.delivery.given_to
             if holder:
-                self._assign(mailbox, limits, self._named(holder))
+                named = (link for link in self._links() if same_name(link.system, holder))
+                self._assign(mailbox, limits, next(named, None))
             else:
-                free.setdefault(self._excluded_by(found), []).append(found)
+                refused = frozenset(fold(link.system) for link in self._links() if link.excludes(found))
+                free.setdefault(refused, []).append(found)
         for without, letters in free.items():
             answer = await find(self._links(), agent_of(mailbox), limits, without)
             self._assign(mailbox, limits, answer.link)
@@ -162,13 +164,6 @@ class AgentLookup:
         if link is not None:
             link.waiting[mailbox] = ANYWHERE if limits.federation_strategy == "hierarchical" else link.system
             link.has_mail.set()
-
-    def _named(self, system: str) -> Link | None:
-        return next((link for link in self._links() if fold(link.system) == fold(system)), None)
-
-    def _excluded_by(self, found: Found) -> frozenset[str]:
-        """Return the systems that refused it, by folded name."""
-        return frozenset(fold(link.system) for link in self._links() if link.excludes(found))
 
     def _give_up(self, letters: Sequence[Found], *, is_refused: bool) -> None:
         """Bounce letters: no system has the recipient, or none that has it accepts them."""

@@ -41,7 +41,7 @@ from .incoming import PeerHandler
 from .link import PeerConnection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from ..core.arrivals import TargetOutcome
     from ..core.core import Core
@@ -69,17 +69,8 @@ class MountedRoom:
         if _identity(self._place) != self._was:
             raise StoreFailing(f"{self._place} is gone, or was replaced", field="place")
 
-    def host(self) -> Peer:
-        """Return the system that has mounted it, as a peer of the mounted room."""
-        return core_peers.known_peer(self.core, self._host)
-
     def is_host(self, peer: Peer) -> bool:
         return same_name(peer.system, self._host) and _mounts_us(peer)
-
-    def routes_by_host(self, peers: Mapping[str, Peer], system: str) -> bool:
-        """Return whether mail for this system goes by the host. The room may have other peers, or two hosts."""
-        first = route_to(peers, system, self.core.limits)
-        return first is not None and self.is_host(first)
 
     def introduce_folders(self, names: Sequence[str]) -> None:
         """Introduce the names that have a folder: each is an agent, though it may never have done anything."""
@@ -168,9 +159,8 @@ class MountHandler(PeerHandler):
         self._on_announce = on_announce
 
     async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        return await super().answer(method, params) if method != PING else self._ping()
-
-    def _ping(self) -> dict[str, Any]:
+        if method != PING:
+            return await super().answer(method, params)
         try:
             self._folder.check()
         except PostroomError as gone:
@@ -201,7 +191,9 @@ class MountExchange(Exchange):
         return peer.trusted and self._folder.is_host(peer)
 
     def _route(self, peers: dict[str, Peer], system: str) -> str | None:
-        return super()._route(peers, system) if self._folder.routes_by_host(peers, system) else None
+        # The room may have other peers, or two hosts.
+        first = route_to(peers, system, self.core.limits)
+        return super()._route(peers, system) if first is not None and self._folder.is_host(first) else None
 
     async def _poll(self) -> None:
         try:
@@ -242,19 +234,19 @@ class MountRunner:
 
     async def _run_connection(self, folder: MountedRoom, executor: Executor) -> None:
         exchange, changed = MountExchange(executor, folder), asyncio.Event()
-        far = exchange.link_to(await executor.run_slow(folder.host))
+        far = exchange.link_to(await executor.run_slow(partial(core_peers.known_peer, folder.core, self._here)))
         announced = partial(asyncio.get_running_loop().call_soon_threadsafe, changed.set)
         ours = PeerHandler(self._executor, self._link, self._here)
         theirs = MountHandler(executor, far, folder, announced)
         near_rpc, far_rpc = connected_pair(ours, theirs, ANSWER)
         near = PeerConnection(near_rpc, near_rpc.abort, in_order=True)
         far_connection = PeerConnection(far_rpc, far_rpc.abort, in_order=True)
-        tasks = [
+        tasks: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(one)
             for one in (
                 exchange.run(),
                 self._keep_ours_shown(folder, executor, changed),
-                _until_cut(near_rpc.lost),
+                near_rpc.lost.wait(),
             )
         ]
         try:
@@ -266,7 +258,9 @@ class MountRunner:
         finally:
             self._link.leave(near)
             far.leave(far_connection)
-            await _end(tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
         for task in tasks:
             if not task.cancelled():
                 task.result()  # raises the error of the first task that failed
@@ -291,16 +285,6 @@ class MountRunner:
                     await changed.wait()
 
 
-async def _until_cut(lost: asyncio.Event) -> None:
-    await lost.wait()
-
-
 async def _close(folder: MountedRoom) -> None:
     with suppress(PostroomError, OSError):
         await asyncio.to_thread(folder.core.store.close)
-
-
-async def _end(tasks: Sequence[asyncio.Future[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)

@@ -18,14 +18,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ..core import messages, work
 from ..core.agents import card_of
 from ..core.verb import perform
-from ..errors import IdTaken, Invalid, LeaseLost, PostroomError, Resync, UnknownMessage
+from ..errors import IdTaken, Invalid, LeaseLost, PostroomError, UnknownMessage
 from ..federation.connection import ConnectionLost, MapRefusal
+from ..federation.exposure import CardWatch
 from ..formats.map import (
     NO_ADDRESS,
     NO_AGENT,
@@ -39,7 +41,6 @@ from ..formats.map import (
 from ..model.delivery import State
 from ..model.message import MAP_NOTE, Message
 from ..model.query import Found, Query
-from ..model.record import CARD
 from ..store.protocol import all_names
 from .link_directory import LINK, MANY, MOST_PAGES, RemoteAgent
 
@@ -61,7 +62,6 @@ log = logging.getLogger("postroom")
 Send = Callable[[Message, RemoteAgent], Awaitable[None]]
 AT_ONCE = 32  # letters claimed together
 NOT_THERE = (NO_ADDRESS, NO_AGENT, TERMINATED)
-SLICE = 1000  # changes that are read at once
 LEASE = 120.0  # seconds: longer than the timeouts of all answers that may not come
 
 
@@ -76,8 +76,8 @@ class LinkSender:
         self._executor = executor
         self._core = executor.core
         self._store = self._core.store
-        self._cursor = self._store.cursor()
-        self._number = self._cursor.number
+        self._cards = CardWatch(self._core)
+        self._number = self._store.cursor().number
         self._waiting: set[str] = set()
 
     async def scan_all(self, system: str) -> None:
@@ -85,37 +85,29 @@ class LinkSender:
 
         At the beginning, and now and then for retries that are due.
         """
-        self._waiting = await self._executor.run_slow(lambda: self._all_mailboxes(system))
+
+        def look() -> set[str]:
+            names = [name for name in all_names(self._store) if self._is_linked_mailbox(name, system)]
+            waits = partial(Query, states=(State.UNREAD,), limit=1)
+            return {name for name in names if self._store.find(waits(mailbox=name))}
+
+        self._waiting = await self._executor.run_slow(look)
 
     async def scan_new(self, system: str) -> bool:
         """Look at the mailboxes that got a letter since the last look; return whether cards were written, too."""
-        names, cards = await self._executor.run_slow(lambda: (self._new_mailboxes(system), self._cards_changed()))
+
+        def look() -> tuple[set[str], bool]:
+            # Read first: a letter that comes during the query is found by the next one.
+            now = self._store.cursor().number
+            query = Query(states=(State.UNREAD,), unread_only=True, after=self._number, until=now, order="age")
+            found = self._store.find(query) if now > self._number else []
+            self._number = now
+            names = {one.delivery.mailbox for one in found}
+            return {name for name in names if self._is_linked_mailbox(name, system)}, self._cards.have_changed()
+
+        names, has_cards = await self._executor.run_slow(look)
         self._waiting |= names
-        return bool(cards)
-
-    def _all_mailboxes(self, system: str) -> set[str]:
-        return {
-            name
-            for name in all_names(self._store)
-            if self._is_linked_mailbox(name, system) and self._has_mail(name)
-        }
-
-    def _new_mailboxes(self, system: str) -> set[str]:
-        # Read first: a letter that comes during the query is found by the next one.
-        now = self._store.cursor().number
-        query = Query(states=(State.UNREAD,), unread_only=True, after=self._number, until=now, order="age")
-        found = self._store.find(query) if now > self._number else []
-        self._number = now
-        names = {one.delivery.mailbox for one in found}
-        return {name for name in names if self._is_linked_mailbox(name, system)}
-
-    def _cards_changed(self) -> bool:
-        try:
-            changes, self._cursor = self._store.changes(self._cursor, SLICE)
-        except Resync:
-            self._cursor = self._store.cursor()
-            return True
-        return any(change.kind == CARD for change in changes) or len(changes) == SLICE
+        return bool(has_cards)
 
     def _is_linked_mailbox(self, name: str, system: str) -> bool:
         """Return whether it belongs to an agent of the server, or to none yet. Ours may have such a name, too."""
@@ -123,9 +115,6 @@ class LinkSender:
             return False
         card = card_of(self._core, name)
         return card is None or card.principal == LINK.name
-
-    def _has_mail(self, mailbox: str) -> bool:
-        return bool(self._store.find(Query(mailbox=mailbox, states=(State.UNREAD,), limit=1)))
 
     @property
     def has_unknown_recipients(self) -> bool:
