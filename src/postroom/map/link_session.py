@@ -50,7 +50,7 @@ from .link_messages import UndeliveredMessages
 from .routing import spelt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from ..federation.connection import RpcConnection
     from ..formats.events import Event
@@ -128,7 +128,26 @@ async def handshake(rpc: RpcConnection, options: LinkOptions, name: str, resume:
         "name": name,
         "capabilities": {"delivery": {"acks": True}},  # our own extension; other servers ignore it
     }
-    result, method = await _admitted(rpc, options, params | ({"resumeToken": resume} if resume else {}))
+    params |= {"resumeToken": resume} if resume else {}
+    method, auth = options.method, {"auth": credentials(options, options.method)} if options.token else {}
+    try:
+        # A program that accepts and stays silent is no MAP server.
+        async with asyncio.timeout(FIRST_ANSWER):
+            result = await rpc.call(CONNECT, **params, **auth)
+    except TimeoutError:
+        text = f"it takes the connection, and did not answer {CONNECT} in {FIRST_ANSWER:g} s (is it a MAP server?)"
+        raise ConnectionLost(text) from None
+    if _is_refused(result):
+        methods = _object(result["authRequired"]).get("methods")
+        if not options.token:
+            raise MapRefusal({"code": 1000, "message": f"it wants one of {methods}; set POSTROOM_MAP_TOKEN"})
+        other = next((word for word in METHODS if isinstance(methods, list) and word in methods), method)
+        if other != method:  # our token once more, by the method that the server wants
+            method = other
+            result = await rpc.call(CONNECT, **params, auth=credentials(options, method))
+        if _is_refused(result):
+            text = f"the token is not taken; {methods} is"
+            raise MapRefusal(result.get("error") or {"code": 1006, "message": text})
     info, token, session = _object(result.get("systemInfo")), result.get("resumeToken"), result.get("sessionId")
     system = info.get("name")
     return ServerInfo(
@@ -145,31 +164,6 @@ async def handshake(rpc: RpcConnection, options: LinkOptions, name: str, resume:
 
 def credentials(options: LinkOptions, method: str) -> dict[str, str]:
     return {"method": method, "credential": options.token}
-
-
-async def _admitted(
-    rpc: RpcConnection, options: LinkOptions, params: dict[str, Any]
-) -> tuple[dict[str, Any], str]:
-    """Call `map/connect` with the token by our method, and again by the method that the server asks for."""
-    auth = {"auth": credentials(options, options.method)} if options.token else {}
-    try:
-        # A program that accepts and stays silent is no MAP server.
-        async with asyncio.timeout(FIRST_ANSWER):
-            result = await rpc.call(CONNECT, **params, **auth)
-    except TimeoutError:
-        text = f"it takes the connection, and did not answer {CONNECT} in {FIRST_ANSWER:g} s (is it a MAP server?)"
-        raise ConnectionLost(text) from None
-    if not _is_refused(result):
-        return result, options.method
-    methods = _object(result["authRequired"]).get("methods")
-    if not options.token:
-        raise MapRefusal({"code": 1000, "message": f"it wants one of {methods}; set POSTROOM_MAP_TOKEN"})
-    other = next((word for word in METHODS if isinstance(methods, list) and word in methods), options.method)
-    if other != options.method:
-        result = await rpc.call(CONNECT, **params, auth=credentials(options, other))
-    if _is_refused(result):
-        raise MapRefusal(result.get("error") or {"code": 1006, "message": f"the token is not taken; {methods} is"})
-    return result, other
 
 
 def _is_refused(result: dict[str, Any]) -> bool:
@@ -250,8 +244,15 @@ class LinkSession:
             await self._exposed.register_link(rpc)
             await self._sync_directories(rpc)
             if not server.takes_acks:  # else the server kept what we missed, and sends it
-                await self._replay_missed(rpc)
-            undelivered = await self._open_undelivered(rpc, server)
+                # What came while we were away, as far as the server can replay it. Many cannot.
+                for message in await link_directory.missed_messages(rpc, self._memory.seen):
+                    found = decode_message(message)
+                    if found is not None and link_messages.is_for(found, self._exposed.names):
+                        await self._store_message(rpc, found)
+            undelivered = UndeliveredMessages(rpc, self._memory.heard)
+            if not server.keeps_meta:  # only the SDK's own server leaves messages undelivered
+                self._memory.note_address(server.session, self._link_name)
+                await undelivered.begin()
             self._on_connected(len(self.remote))
             await self._run_until_lost(rpc, server, storing, undelivered)
         finally:
@@ -275,7 +276,10 @@ class LinkSession:
             self._woken.clear()
             if await self._sender.scan_new(self._memory.system):
                 await self._exposed.register_changed(rpc)
-            await self._publish_emitted(rpc)
+            while self._emitted:
+                with suppress(MapRefusal):  # the scope has no other member
+                    where = self._exposed.scopes.id_of(self._options.scope)
+                    await rpc.call(SEND, to={"scope": where}, **event_params(self._emitted.popleft()))
             if await self._send_waiting(rpc, server):
                 undelivered.note_sent()
             if undelivered.wait <= 0:
@@ -359,12 +363,6 @@ class LinkSession:
         keeps = server.is_postroom  # it keeps mail for agents that are away
         return await (rpc.call(SEND, **params) if keeps else link_directory.send_confirmed(rpc, params, to.id))
 
-    async def _publish_emitted(self, rpc: RpcConnection) -> None:
-        while self._emitted:
-            with suppress(MapRefusal):  # the scope has no other member
-                where = self._exposed.scopes.id_of(self._options.scope)
-                await rpc.call(SEND, to={"scope": where}, **event_params(self._emitted.popleft()))
-
     def _send_params(self, letter: Message, to: RemoteAgent, *, beside: bool) -> dict[str, Any]:
         core, left, answers = self._core, None, None
         if letter.expires_at is not None:
@@ -384,21 +382,6 @@ class LinkSession:
         return params | ({"from": ids[letter.sender]} if letter.sender in ids else {})  # else the link
 
     # -- in
-
-    async def _replay_missed(self, rpc: RpcConnection) -> None:
-        """Store what came while we were away, as far as the server can replay it. Many cannot."""
-        for message in await link_directory.missed_messages(rpc, self._memory.seen):
-            found = decode_message(message)
-            if found is not None and link_messages.is_for(found, self._exposed.names):
-                await self._store_message(rpc, found)
-
-    async def _open_undelivered(self, rpc: RpcConnection, server: ServerInfo) -> UndeliveredMessages:
-        """Begin to look for undelivered messages; only the SDK's own server has them."""
-        undelivered = UndeliveredMessages(rpc, self._memory.heard)
-        if not server.keeps_meta:
-            self._memory.note_address(server.session, self._link_name)
-            await undelivered.begin()
-        return undelivered
 
     async def _store_undelivered(self, rpc: RpcConnection, undelivered: UndeliveredMessages) -> None:
         for id, message in await undelivered.found(self._memory.addresses):
@@ -456,25 +439,19 @@ class LinkSession:
                 return
 
     def _store_letter(self, message: Incoming, sender: str) -> None:
+        memory = self._memory
         if message.answers is not None:
-            message = replace(message, answers=self._memory.sent.get(message.answers, message.answers))
+            message = replace(message, answers=memory.sent.get(message.answers, message.answers))
         to = link_messages.recipients(
             self._core, message, self._exposed.names, self._exposed.members, self._link_name
         )
         to = [spelt(self._core, name) for name in to]
         sender = link_directory.sender_of(self._core, sender)
-        request = self._answered_letter(message, sender, to)
-        link_messages.store_incoming(
-            self._core, message if request is None else replace(message, answers=request), sender, to
-        )
-
-    def _answered_letter(self, message: Incoming, sender: str, to: Sequence[str]) -> str | None:
-        """Return our letter that a message answers, by its correlation id."""
         word = correlation_of(message.meta)
-        if word is None or message.meta.get("isResult") is not True or "inReplyTo" in message.meta:
-            return None
-        found = (self._memory.letter_for(name, sender, word) for name in to)
-        return next((id for id in found if id is not None), None)
+        if word is not None and message.meta.get("isResult") is True and "inReplyTo" not in message.meta:
+            found = (memory.letter_for(name, sender, word) for name in to)  # our letter that it answers
+            message = replace(message, answers=next((id for id in found if id is not None), message.answers))
+        link_messages.store_incoming(self._core, message, sender, to)
 
     async def _sender_mailbox(self, rpc: RpcConnection, message: Incoming) -> str:
         """Return the mailbox of the sender.

@@ -8,6 +8,7 @@ away waits. Scopes stay addresses of the room itself.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -100,7 +101,8 @@ def _near(core: Core, address: Address) -> Iterator[str]:
     It is this one, a linked MAP server, or one that a peer leads to.
     """
     own = system_id(core) if address.remote else ""
-    linked = _linked_systems(core) if address.remote else frozenset()
+    links = core.store.records(MAP_LINK) if address.remote else ()
+    linked = {record.value.get("system") for record in links} - {"", None}
     for one in address.remote:
         if one.system not in {own, *linked} or not one.agent:
             yield _far(core, own, one)
@@ -121,11 +123,6 @@ def _far(core: Core, own: str, one: Remote) -> str:
     if not is_led_to and not same_name(place.system, own):
         raise Missing(f"there is no system {one.system!a} here", field="system", hint="postroom peers")
     return format_address(place)
-
-
-def _linked_systems(core: Core) -> frozenset[str]:
-    found = (record.value.get("system") for record in core.store.records(MAP_LINK))
-    return frozenset(name for name in found if name)
 
 
 def _there(core: Core, system: str, name: str) -> str:
@@ -239,7 +236,13 @@ class Send(ForeignVerb, kw_only=True, rename={"from_": "from"}):
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
         sender, params = self.actor(core, principal), given(self)
         to = None if self.to is None else recipients(core, sender, read_address(self.to))
-        fields = letter_fields(params) | _reply(core, sender, params) | self._once()
+        fields, answers, own_id = letter_fields(params), answered(params), (self.meta or {}).get("messageId")
+        if isinstance(own_id, str) and own_id:  # what a sender with ids of its own sends again is one letter
+            fields["key"] = once_key(own_id, self.to)
+        if answers is not None:
+            with suppress(UnknownMessage):  # only a letter that its sender sent or got
+                messages.known_letter(core, sender, answers)
+                fields["in_reply_to"] = answers
         # The id names nothing, but the caller wants one.
         if to is not None and not to:
             return {"messageId": core.ids.message(), "delivered": []}
@@ -255,23 +258,6 @@ class Send(ForeignVerb, kw_only=True, rename={"from_": "from"}):
             sent = Receipt(message=first.message, repeated=True)
         addressed = [one.address for one in sent.message.recipients] if to is None else to
         return {"messageId": sent.id, "delivered": list(sent.routed) or reached(core, sender, addressed)}
-
-    def _once(self) -> dict[str, Any]:
-        """Return an idempotency key for a sender with ids of its own: what it sends again is one letter."""
-        id = (self.meta or {}).get("messageId")
-        return {"key": once_key(id, self.to)} if isinstance(id, str) and id else {}
-
-
-def _reply(core: Core, sender: str, params: dict[str, Any]) -> dict[str, Any]:
-    """Return the letter that it answers, if its sender sent or got that one."""
-    id = answered(params)
-    if id is None:
-        return {}
-    try:
-        messages.known_letter(core, sender, id)
-    except UnknownMessage:
-        return {}
-    return {"in_reply_to": id}
 
 
 @map_method(REPLAY, "events (eventId, timestamp, event), hasMore", action="wait", slow=True, writes=False)
