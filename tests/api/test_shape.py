@@ -9,11 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import postroom
 from postroom import Invalid, Mailbox, Room
-from postroom.model.brief import LINE
+from postroom.model.brief import LINE, Brief
 from tests.rooms import texts
 
 
@@ -137,3 +138,12 @@ def test_importing_postroom_loads_nothing_heavy() -> None:
     code = "import postroom, sys; print([m for m in ('apsw', 'msgspec') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+def test_every_public_value_prints_one_line() -> None:
+    values = [getattr(postroom, name) for name in postroom.__all__]
+    structs = [one for one in values if isinstance(one, type) and issubclass(one, msgspec.Struct)]
+    assert len(structs) > 30
+    assert [] == [one.__name__ for one in structs if one.__repr__ is not Brief.__repr__]
+    long = postroom.draft(["bob"] * 90, "hello\n" * 90, subject="s" * 90)
+    assert len(repr(long)) <= LINE and "\n" not in repr(long)

@@ -10,7 +10,6 @@ from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ..model.alert import DeadAlertRow
@@ -49,7 +48,7 @@ MOST_REPLIES = 100  # newest letters of one agent in the thread of a request tha
 REQUEST = "request"
 
 
-class Wait(Struct, kw_only=True):
+class Wait(Brief, frozen=True, kw_only=True):
     """An agent that waits for another one's answer."""
 
     what: Literal["escalation", "question", "request"]
@@ -62,7 +61,7 @@ class Wait(Struct, kw_only=True):
     text: str = ""  # the first line of a request
 
 
-class Deadline(Struct, kw_only=True):
+class Deadline(Brief, frozen=True, kw_only=True):
     """A task that is not over, and that has a deadline."""
 
     id: str
@@ -74,7 +73,7 @@ class Deadline(Struct, kw_only=True):
     is_over: bool  # the deadline has passed
 
 
-class Stuck(Struct, kw_only=True):
+class Stuck(Brief, frozen=True, kw_only=True):
     """A claimed letter whose work may never end."""
 
     id: str
@@ -85,7 +84,7 @@ class Stuck(Struct, kw_only=True):
     why: list[str]
 
 
-class DeadCount(Struct):
+class DeadCount(Brief, frozen=True):
     """How many dead letters lie at a mailbox."""
 
     mailbox: str

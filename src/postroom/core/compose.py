@@ -20,6 +20,7 @@ import msgspec
 from ..errors import Invalid, NotAllowed, TooLarge
 from ..model import names as model_names
 from ..model import task
+from ..model.brief import Brief
 from ..model.codec import convert, encode, to_plain
 from ..model.message import (
     FEDERATION_NOTE,
@@ -123,6 +124,8 @@ class Draft(LetterFields, kw_only=True):
     body: Annotated[Any, "text, or a list of parts; a file part needs its `bytes`, as base64"] = None
     exclude: Annotated[Any, LOCAL] = None  # agents that a broadcast leaves out
     relays: Annotated[bool, LOCAL] = False  # it forwards the letter of its in_reply_to
+
+    __repr__ = Brief.__repr__
 
 
 def given_fields(draft: RequestFields) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from msgspec.structs import asdict, replace
 
 from ..errors import Conflict, Invalid
 from ..model.agent import EVERYONE, NO_GUARD, Card, Guard, Heartbeat, ScopeCard, guard_from
+from ..model.brief import Brief
 from ..model.codec import convert
 from ..model.delivery import Delivery, State
 from ..model.message import Message, Template
@@ -72,7 +73,7 @@ LINE_RULE = "a line holds a letter and its deliveries, a record, or a name"
 IMPORT = "import"  # kind of the record that marks an unfinished import
 
 
-class Imported(Struct, frozen=True, kw_only=True):
+class Imported(Brief, frozen=True, kw_only=True):
     """The counts of an import."""
 
     letters: int

@@ -11,11 +11,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import StaleRevision
 from ..model import delivery as model_delivery
+from ..model.brief import Brief
 from ..model.delivery import State
 from ..model.query import LetterQuery, Query
 from ..model.record import FORGOTTEN, SPENT
@@ -44,7 +44,7 @@ DAY = 24 * 3600
 EVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 
-class Sweep(Struct, frozen=True, kw_only=True):
+class Sweep(Brief, frozen=True, kw_only=True):
     """The counts of one round."""
 
     lapsed: int = 0

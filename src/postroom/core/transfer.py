@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import Conflict, IdTaken, Invalid, StaleRevision, UnknownMessage
 from ..model.agent import guard_from
+from ..model.brief import Brief
 from ..model.codec import convert, digest
 from ..model.delivery import COPIED, MOVED_AWAY, OPEN, SETTLED, UNSENT, State
 from ..model.names import AT, fold
@@ -147,14 +147,14 @@ TRIES = 5  # for a letter that somebody else moves at the same time
 STAYS = frozenset({BEAT, MOVED_HERE})  # kinds of records that are true of their own room alone
 
 
-class Refusal(Struct, frozen=True):
+class Refusal(Brief, frozen=True):
     """A letter, name or record that could not be copied. It stays where it is."""
 
     what: str  # a letter's id, or the name of a mailbox or record
     why: str
 
 
-class Copied(Struct, frozen=True, kw_only=True):
+class Copied(Brief, frozen=True, kw_only=True):
     """The counts of one run of a copy."""
 
     letters: int = 0  # new letters in the target

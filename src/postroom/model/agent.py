@@ -117,7 +117,7 @@ MAP_STATES: dict[str, Status | Warmth] = {
 }
 
 
-class Presence(Struct, frozen=True, kw_only=True):
+class Presence(Brief, frozen=True, kw_only=True):
     """The status of an agent at one moment."""
 
     status: Status

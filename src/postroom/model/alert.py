@@ -15,6 +15,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .brief import Brief
 from .message import Priority
 
 Outcome = Literal["rung", "failed", "dead"]  # sent; failed, to be tried again; failed for good
@@ -22,7 +23,7 @@ MOST_KEPT = 20  # newest alerts, and newest sights, that are kept of one letter 
 MOST_WAYS = 200  # channels of which the last alert is kept, however old: more than a room has webhooks
 
 
-class Alert(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Alert(Brief, frozen=True, kw_only=True, omit_defaults=True):
     """An alert about one letter, sent by one channel."""
 
     at: datetime
@@ -32,7 +33,7 @@ class Alert(Struct, frozen=True, kw_only=True, omit_defaults=True):
     telling: int = 0  # the number of the recipient alert that it was part of; 0 in rooms of early versions
 
 
-class Sight(Struct, frozen=True, kw_only=True):
+class Sight(Brief, frozen=True, kw_only=True):
     """The fact that a letter was shown to a model or a person."""
 
     at: datetime
@@ -100,7 +101,7 @@ class AlertLog(Struct, frozen=True, kw_only=True, omit_defaults=True):
     dead: dict[str, DeadAlert] = {}  # by letter, the newest last
 
 
-class AlertLetter(Struct, frozen=True, kw_only=True):
+class AlertLetter(Brief, frozen=True, kw_only=True):
     """The parts of a letter that an alert may show. Sender and subject are the writer's own words."""
 
     id: str
@@ -111,7 +112,7 @@ class AlertLetter(Struct, frozen=True, kw_only=True):
     proven: bool = False  # the sender showed a token
 
 
-class Rung(Struct, frozen=True, kw_only=True):
+class Rung(Brief, frozen=True, kw_only=True):
     """An alert to give now. No later call returns the same one."""
 
     mailbox: str
@@ -124,7 +125,7 @@ class Rung(Struct, frozen=True, kw_only=True):
         return tuple(letter.id for letter in self.letters)
 
 
-class Later(Struct, frozen=True):
+class Later(Brief, frozen=True):
     """The answer that there is no alert to give now."""
 
     seconds: float | None = None  # ask again after so many seconds; None: when new mail arrives
@@ -134,7 +135,7 @@ class Later(Struct, frozen=True):
         return False
 
 
-class DeadAlertRow(Struct, frozen=True, kw_only=True):
+class DeadAlertRow(Brief, frozen=True, kw_only=True):
     """A dead alert, as `dead_alerts` lists it."""
 
     mailbox: str

@@ -11,7 +11,6 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import IllegalMove
@@ -77,7 +76,7 @@ MOVED_AWAY = "moved to "  # prefix of the reason of a delivery that continues in
 GIVEN = "given to "  # prefix of the reason of a queued delivery that one of several systems may already have
 
 
-class Lease(Struct, frozen=True, gc=False, kw_only=True):
+class Lease(Brief, frozen=True, gc=False, kw_only=True):
     """The right to work on a delivery. The random token is the only proof of it."""
 
     token: str
@@ -86,7 +85,7 @@ class Lease(Struct, frozen=True, gc=False, kw_only=True):
     boot: str  # the id of the machine's boot; no lease outlives it
 
 
-class Attempt(Struct, frozen=True, gc=False, kw_only=True):
+class Attempt(Brief, frozen=True, gc=False, kw_only=True):
     """A failed attempt at a delivery."""
 
     at: datetime

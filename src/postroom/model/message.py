@@ -171,7 +171,7 @@ class Priority(IntEnum):
     URGENT = 4
 
 
-class Recipient(Struct, frozen=True, gc=False, order=True):
+class Recipient(Brief, frozen=True, gc=False, order=True):
     """An addressee of a letter, as its sender wrote it."""
 
     address: str  # an agent's name, broadcast:<scope>, or any:<capability>
@@ -326,7 +326,7 @@ def _is_ours(payload: dict[str, Any]) -> bool:
     )
 
 
-class Handoff(Struct, frozen=True, kw_only=True):
+class Handoff(Brief, frozen=True, kw_only=True):
     """The structured context of a handoff: what was done, the current state, and the next steps."""
 
     work_completed: str

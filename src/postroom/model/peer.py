@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 
 from msgspec import Struct, field
 
+from .brief import Brief
 from .message import Message
 from .names import Address
 
@@ -71,7 +72,7 @@ class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.by or self.system
 
 
-class Carried(Struct, frozen=True, kw_only=True):
+class Carried(Brief, frozen=True, kw_only=True):
     """Whether mail for a system is carried there now and, if not, why it waits."""
 
     system: str

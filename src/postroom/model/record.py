@@ -90,7 +90,7 @@ class Change(Brief, frozen=True, kw_only=True, omit_defaults=True):
     key: str | None = None
 
 
-class Cursor(Struct, frozen=True):
+class Cursor(Brief, frozen=True):
     """A position in the changes of a room, opaque to its holder.
 
     A cursor of an earlier epoch gets the error Resync, never a wrong list.

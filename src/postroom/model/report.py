@@ -7,7 +7,6 @@ from datetime import datetime
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from .alert import Alert, Sight
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from .delivery import Delivery
 
 
-class Rate(Struct, frozen=True, kw_only=True):
+class Rate(Brief, frozen=True, kw_only=True):
     """The success of one alert channel or host, over the letters of its latest alerts."""
 
     name: str  # `claude`, `exec`, `webhook:1`
@@ -49,7 +48,7 @@ class Stats(Brief, frozen=True, kw_only=True):
     rates: tuple[Rate, ...] = ()  # by name
 
 
-class AgentFlow(Struct, frozen=True, kw_only=True):
+class AgentFlow(Brief, frozen=True, kw_only=True):
     """The traffic of one mailbox since the previous sample, as a live view shows it."""
 
     mailbox: str
@@ -167,7 +166,7 @@ class Level(IntEnum):
         return self.name.lower()
 
 
-class Finding(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Finding(Brief, frozen=True, kw_only=True, omit_defaults=True):
     """One result of a health check."""
 
     check: str  # the check's name, such as "integrity"
@@ -209,7 +208,7 @@ def error(check: str, what: str, hint: str = "", *, repaired: bool = False) -> F
     return Finding(check=check, level=Level.ERROR, what=what, hint=hint, repaired=repaired)
 
 
-class BackupReport(Struct, frozen=True, kw_only=True):
+class BackupReport(Brief, frozen=True, kw_only=True):
     """The result of a backup, or of a restore."""
 
     path: str  # of the copy; of a restore: of the room
