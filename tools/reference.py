@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -26,8 +25,8 @@ HEAD = """# Python reference
 <!-- Written by `make pages` from the docstrings, settings and errors in src/postroom. -->
 
 Every public name of the library. A name that is not on this page may change without notice. The commands have
-[a page of their own](commands.md), and so have [the methods of the service](service.md). `postroom.__version__` is the version, and `postroom.aio`
-[the same for asyncio](#asyncio).
+[a page of their own](commands.md), and so have [the methods of the service](service.md). `postroom.__version__` is the
+version, and `postroom.aio` [the same for asyncio](#asyncio).
 
 Classes: [`Room`](#room), [`Mailbox`](#mailbox), [`Letter`](#letter), [`Work`](#work), [`Batch`](#batch), [`Task`](#task).
 """
@@ -47,10 +46,9 @@ def page() -> str:
         [
             HEAD,
             "## Functions\n",
-            *_table("call", "returns", rows=(_function("postroom", name) for name in FUNCTIONS)),
-            "\n### Parts\n\nThe body of a letter is a text, one part, or a list of texts and parts.\n",
-            *_table("call", "returns", rows=(_function("postroom", name) for name in PARTS)),
-            "",
+            *(line for name in FUNCTIONS for line in _call("postroom", name, getattr(postroom, name))),
+            "## Parts\n\nThe body of a letter is a text, one part, or a list of texts and parts.\n",
+            *(line for name in PARTS for line in _call("postroom", name, getattr(postroom, name))),
             *(line for name, cls in CLASSES.items() for line in _class(name, cls)),
             *_letter_fields(),
             *_asyncio(),
@@ -65,9 +63,14 @@ def page() -> str:
 # -- functions and classes
 
 
-def _function(module: str, name: str) -> tuple[str, str, str]:
-    call, returned, about = described(getattr(sys.modules[module], name), name)
-    return f"`{module}.{call}`", returned, about
+def _call(owner: str, name: str, function: Any) -> Iterator[str]:
+    call, returned, about = described(function, name)
+    yield f"### {owner}.{name}\n"
+    yield f"`{call}`{f' → {returned}' if returned else ''}\n"
+    yield f"{about}\n"
+    if listed := arguments_of(function):
+        yield from (f"- `{one}`: {what}" for one, what in listed.items())
+        yield ""
 
 
 def described(function: Any, name: str) -> tuple[str, str, str]:
@@ -79,8 +82,15 @@ def described(function: Any, name: str) -> tuple[str, str, str]:
 
 
 def text_of(thing: Any) -> str:
-    """Return a docstring as one line."""
-    return " ".join((inspect.getdoc(thing) or "").split())
+    """Return a docstring as one line, without its list of arguments."""
+    return " ".join((inspect.getdoc(thing) or "").partition("\nArgs:\n")[0].split())
+
+
+def arguments_of(thing: Any) -> dict[str, str]:
+    """Return the arguments that a docstring lists, each with what it means."""
+    listed = inspect.cleandoc((inspect.getdoc(thing) or "").partition("\nArgs:\n")[2])
+    pieces = re.findall(r"^(\*{0,2}\w+): (.*(?:\n +.*)*)", listed, re.MULTILINE)
+    return {name: " ".join(what.split()) for name, what in pieces}
 
 
 def members(cls: type) -> Iterator[tuple[str, Any]]:
@@ -105,17 +115,16 @@ def _class(name: str, cls: type) -> Iterator[str]:
         elif isinstance(value, property):
             properties.append((f"`{member}`", f"`{_returned(value)}`", text_of(value)))
         elif callable(value):
-            call, returned, about = described(value, member)
-            methods.append((f"`{call}`", returned, about))
+            methods.append((member, value))
     yield f"## {name}\n"
     yield f"{text_of(cls)}\n"
     if inherited:
         yield "It has all methods and attributes of a [Letter](#letter), and:\n"
-    shown = [(f"`{one}`", "", about) for one, about in attributes(cls).items()]
+    shown = [(f"`{one}`", "", about) for one, about in attributes(cls).items() if one not in inherited]
     yield from _table("attribute", "type", rows=[*shown, *properties])
     yield ""
-    yield from _table("method", "returns", rows=methods)
-    yield ""
+    for member, value in methods:
+        yield from _call(name, member, value)
     if deprecated:
         yield f"Deprecated names that still work: {', '.join(deprecated)}.\n"
 
