@@ -64,7 +64,7 @@ def page() -> str:
 
 
 def _call(owner: str, name: str, function: Any) -> Iterator[str]:
-    call, returned, about = described(function, name)
+    call, returned, about = described(function, f"postroom.{name}" if owner == "postroom" else name)
     yield f"### {owner}.{name}\n"
     yield f"`{call}`{f' → {returned}' if returned else ''}\n"
     yield f"{about}\n"
