@@ -247,19 +247,18 @@ class InboxFileWriter:
             self._number = self._load_cursor(now)
         while self._number < now.number:
             until = min(self._number + SLICE, now.number)
-            self._write_letters(self._number, until)
+            news = Query(
+                states=_OPEN, unread_only=True, shown_only=True, after=self._number, until=until, order="age"
+            )
+            by_name: dict[str, list[Found]] = {}
+            for one in self._store.find(news):
+                if is_local(one.delivery.mailbox):
+                    by_name.setdefault(one.delivery.mailbox, []).append(one)
+            for name, letters in by_name.items():
+                self._write_agent(name, letters)
             self._number = until
             if self._is_kept:
                 self._save_cursor(Cursor(now.store, now.epoch, until))
-
-    def _write_letters(self, after: int, until: int) -> None:
-        query = Query(states=_OPEN, unread_only=True, shown_only=True, after=after, until=until, order="age")
-        by_name: dict[str, list[Found]] = {}
-        for one in self._store.find(query):
-            if is_local(one.delivery.mailbox):
-                by_name.setdefault(one.delivery.mailbox, []).append(one)
-        for name, news in by_name.items():
-            self._write_agent(name, news)
 
     def _write_agent(self, name: str, news: list[Found]) -> None:
         try:

@@ -44,7 +44,10 @@ def settle(
         if not session.agent:
             taken = {fold(one.agent) for one in beside if one.is_live and not (alone and one in before)}
             taken.update(others)
-            session.agent = _free(_earlier(session, before if cleared else ()), plain(project, human), taken)
+            name = plain(project, human)
+            numbered = (f"{name}-{number}" for number in count(2))
+            names = chain(_earlier(session, before if cleared else ()), [name], numbered)
+            session.agent = next(one for one in names if fold(one) not in taken)
         keep(session)
         for one in before:
             if alone and one.turn != OVER:
@@ -69,12 +72,6 @@ def _earlier(session: Session, before: Sequence[Session]) -> list[str]:
     own = find(session.host, session.id)
     last = max(before, key=lambda one: one.heard_at, default=None)
     return [one.agent for one in (own, last) if one is not None and one.agent]
-
-
-def _free(earlier: Sequence[str], name: str, taken: set[str]) -> str:
-    """Return the first name that no live session has."""
-    numbered = (f"{name}-{number}" for number in count(2))
-    return next(one for one in chain(earlier, [name], numbered) if fold(one) not in taken)
 
 
 @contextmanager

@@ -111,12 +111,6 @@ def state_of(room: str) -> str:
     return room.removeprefix("files:").removesuffix(LAYOUT) if is_one else ""
 
 
-def has_nothing(state: str, agent: str, since: float, *, only_new: bool) -> bool:
-    """Return whether there is surely nothing for the agent, on its hook or in its nudge slot."""
-    about = (state, agent, since)
-    return not may_have_work(*about, only_new=only_new) and not may_have_nudge(*about, only_new=only_new)
-
-
 def may_have_work(state: str, agent: str, since: float, *, only_new: bool) -> bool:
     """Return whether there may be work on the agent's hook that nobody has started.
 
@@ -307,7 +301,10 @@ def _look_for_host(command: str, values: dict[str, object]) -> Look:
         _tell_ignored(event)
         return Look("")
     if is_waiter:
-        return Look("" if _is_waited_for(command, host_input, moment) else None, host_input)
+        session = find(host_of(command), text_of(host_input, "session_id"))
+        # At a start, the waiter of an earlier run does not count: it is ending.
+        is_waited_for = session is not None and moment != START and session.has_waiter
+        return Look("" if is_waited_for else None, host_input)
     end_in_time()
     go_where_the_host_is(text_of(host_input, "cwd"))
     if host_input.get("agent_id"):
@@ -319,22 +316,12 @@ def _look_for_host(command: str, values: dict[str, object]) -> Look:
     if session is None or not is_ours or not _has_nothing(session, moment):
         return Look(None, host_input)
     holds = 0 if moment == PROMPT and is_typed(dialect.untyped, host_input) else None
-    is_marked = _is_marked(session, IDLE if moment == STOP else BUSY, holds)
-    return Look("" if is_marked else None, host_input)
-
-
-def _is_waited_for(command: str, host_input: dict[str, object], moment: str | None) -> bool:
-    """Return whether a session has a waiter. At a start, one of an earlier run does not count: it is ending."""
-    session = find(host_of(command), text_of(host_input, "session_id"))
-    return session is not None and moment != START and session.has_waiter
-
-
-def _is_marked(session: Session, turn: str, holds: int | None) -> bool:
+    text: str | None = ""
     try:
-        session.mark(turn, holds)
+        session.mark(IDLE if moment == STOP else BUSY, holds)
     except OSError:  # the full command reports it
-        return False
-    return True
+        text = None
+    return Look(text, host_input)
 
 
 def _tell_ignored(event: str) -> None:
@@ -385,8 +372,6 @@ def _has_nothing(session: Session, moment: str) -> bool:
         return folder_has_nothing(session.folder, session.agent)
     if not session.room.startswith(("/", FILES)) or not room_has_nothing(session.room, session.agent):
         return False
-    if not session.room.startswith(FILES):
-        return True
-
-    state = state_of(session.room)
-    return not state or has_nothing(state, session.agent, session.heard_at, only_new=moment == BETWEEN)
+    state, only_new = state_of(session.room), moment == BETWEEN
+    about = (state, session.agent, session.heard_at)
+    return not state or not (may_have_work(*about, only_new=only_new) or may_have_nudge(*about, only_new=only_new))

@@ -360,7 +360,9 @@ class WebhookWorker:
         outcome: Outcome | None = None
         for call in due.calls:
             if outcome is not None and outcome.is_final:
-                await self._postpone(call, outcome)
+                # The answer to another call holds for this one, too.
+                why, delay = f"not called, for {outcome.problem} to another call", outcome.pause or 0.0
+                await self._run(webhooks.failed, call, why, delay=delay, chance=random.random(), was_tried=False)
             else:
                 outcome = await self._call(call)
         return due.nap
@@ -377,12 +379,6 @@ class WebhookWorker:
         if outcome.is_gone:
             await self._switch_off(outcome)
         return outcome
-
-    async def _postpone(self, call: DueCall, outcome: Outcome) -> None:
-        """Postpone a call without making it: the answer to another call holds for it, too."""
-        why = f"not called, for {outcome.problem} to another call"
-        delay = outcome.pause or 0.0
-        await self._run(webhooks.failed, call, why, delay=delay, chance=random.random(), was_tried=False)
 
     async def _fail(self, call: DueCall, outcome: Outcome) -> None:
         delay = outcome.pause or 0.0

@@ -64,11 +64,6 @@ def may_be_touched(path: str, root: str) -> bool:
     return True
 
 
-def _folders_inside(path: str, root: str) -> list[str]:
-    """Return the folders of a path that lie below the root."""
-    return [folder for folder in _folders_above(path, root) if folder.startswith(os.path.join(root, ""))]
-
-
 @contextmanager
 def error_with_path(path: str) -> Iterator[None]:
     """Add the path of the file to an error about its content."""
@@ -141,7 +136,7 @@ def carry_out(changes: Plan, root: str) -> None:
     """Write and remove files, all or none; make the folders that they need, and remove empty ones."""
     drafts: dict[str, str] = {}
     made: list[str] = []
-    emptied = {folder for one in changes if one.after is None for folder in _folders_inside(one.path, root)}
+    gone = [folder for one in changes if one.after is None for folder in _folders_above(one.path, root)]
     try:
         for change in changes:
             if change.after is not None:
@@ -155,7 +150,8 @@ def carry_out(changes: Plan, root: str) -> None:
         for draft in drafts.values():
             with suppress(FileNotFoundError):
                 os.unlink(draft)
-        for folder in sorted({*emptied, *made}, key=len, reverse=True):
+        below = {folder for folder in gone if folder.startswith(os.path.join(root, ""))}
+        for folder in sorted({*below, *made}, key=len, reverse=True):
             with suppress(OSError):  # unless something is in it
                 os.rmdir(folder)
 
