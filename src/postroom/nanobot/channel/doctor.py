@@ -60,8 +60,9 @@ sys.stdout.write("\\n" + json.dumps({"found": found.__module__ if found else "",
 
 def diagnose(config: str | None = None) -> Diagnosis:
     """Check the installed packages, the channels that nanobot finds, and its config."""
-    version = _version()
-    if version is None:
+    try:
+        version = importlib.metadata.version(PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
         return Diagnosis(findings=(_not_installed(),))
     of_config = _of_config(Path(config or DEFAULT_CONFIG).expanduser())
     return Diagnosis(findings=(_of_version(version), *_of_plugin(version), _of_discovery(), *of_config))
@@ -76,13 +77,6 @@ def how_to_install() -> str:
     origin = json.loads(written or "{}")
     plugin = Path(unquote(urlsplit(origin.get("url", "")).path)) / "packages" / PLUGIN
     return f"pip install {shlex.quote(str(plugin)) if 'dir_info' in origin and plugin.is_dir() else PLUGIN}"
-
-
-def _version() -> str | None:
-    try:
-        return importlib.metadata.version(PACKAGE)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _numbers(version: str) -> tuple[int, ...]:

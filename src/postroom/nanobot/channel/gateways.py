@@ -153,7 +153,9 @@ def check_gateway(value: Config, config: Path, *, is_second: bool = False) -> Fi
     start = f"nanobot gateway -c {shlex.quote(str(config))}"
     start += f" -p {_free_port()}" if is_second else ""
     name = check_agent(value.agent_id, "agentId")
-    if not _was_opened(value.address):
+    # A mail folder has our own folder in it since it was opened.
+    folder = folder_of(value.address)
+    if is_there(value.address) is not True or (folder and not (Path(folder) / OWN_FOLDER).is_dir()):
         return _not_started(name, start)
     try:
         with room.open(value.address) as opened:
@@ -171,12 +173,6 @@ def _free_port() -> int:
             if probe.connect_ex(("127.0.0.1", port)):
                 return port
     return FIRST_PORT + 1
-
-
-def _was_opened(address: str) -> bool:
-    """Return whether a room was opened here. A mail folder has our own folder in it since then."""
-    folder = folder_of(address)
-    return is_there(address) is True and (folder is None or (Path(folder) / OWN_FOLDER).is_dir())
 
 
 def _not_started(name: str, start: str) -> Finding:

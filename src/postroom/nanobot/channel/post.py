@@ -263,11 +263,12 @@ class Post:
         if message.get("ttl") == 0:
             raise HopsSpent("the message was relayed as often as it may be", field="ttl")
         self.check_pace(to)
-        await self.room.run(self._send_manager_message, to, message)
 
-    def _send_manager_message(self, to: str, message: dict[str, Any]) -> None:
-        post = post_message(self.core, self.name, to, message)
-        messages.commit_posts(self.core, [post], [post], answer)
+        def send() -> None:
+            post = post_message(self.core, self.name, to, message)
+            messages.commit_posts(self.core, [post], [post], answer)
+
+        await self.room.run(send)
 
     def _mailbox_with(self, **limits: Any) -> Mailbox:
         """Return this mailbox with limits that differ from those of the room."""

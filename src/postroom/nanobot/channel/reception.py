@@ -61,37 +61,6 @@ def error_text(error: Exception) -> str:
     return str(error) if isinstance(error, (PostroomError, OSError)) else repr(error)
 
 
-# -- reports that are postponed
-#
-# A turn that reports a result to a person fails if the model is unavailable. Its letter stays claimed and the
-# report is tried again. That is no failed attempt of the letter: its sender did the work, and must not get it back
-# as dead.
-
-FIRST_PAUSE = 2.0  # seconds; doubled each time
-LONGEST_PAUSE = 900.0  # the person may see an error of nanobot each time
-MOST_REPORTS = 300  # attempts: three days
-
-
-class PostponedReports:
-    """The number of attempts to report each letter."""
-
-    def __init__(self) -> None:
-        self._attempts: Counter[str] = Counter()
-
-    def postpone(self, turn: Turn) -> bool:
-        """Make a turn wait for its next attempt; return False if it was attempted for days."""
-        self._attempts[turn.id] += 1
-        attempts = self._attempts[turn.id]
-        if attempts > MOST_REPORTS:
-            return False
-        turn.is_waiting = True
-        turn.postponed_until = time.monotonic() + min(FIRST_PAUSE * 2 ** (attempts - 1), LONGEST_PAUSE)
-        return True
-
-    def forget(self, turn: Turn) -> None:
-        self._attempts.pop(turn.id, None)
-
-
 # -- claiming some letters and leaving others untouched
 #
 # Left untouched: letters of a peer that has as many in hand as it may, and letters that wait for a rate limit.
@@ -147,6 +116,9 @@ LONGEST_TURN = 6 * 3600.0  # seconds; a longer turn is given up
 LONGEST_REPORT = 600.0  # seconds until a result counts as reported, where nanobot announces no end of turns
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)  # seconds between attempts to send an answer
 BETWEEN_LOOKS = 30.0  # seconds between checks for unanswered questions
+FIRST_PAUSE = 2.0  # seconds before a report is tried again; doubled each time
+LONGEST_PAUSE = 900.0  # the person may see an error of nanobot each time
+MOST_REPORTS = 300  # attempts: three days
 BEFORE_WORKING = 5.0  # seconds in which the model may still decline a task that was accepted
 BETWEEN_STARTS = 0.5  # seconds between checks for tasks whose BEFORE_WORKING is over
 
@@ -164,7 +136,7 @@ class Reception:
         self._pace = auto_reply.Pace(post.config.mails_per_minute)
         self._put_back: set[str] = set()  # folded senders whose letters in this batch were released again
         self._held: dict[str, str] = {}  # letter id → sender: letters that wait for the rate limit of replies
-        self._postponed = PostponedReports()
+        self._reports: Counter[str] = Counter()  # attempts to report each letter
         self._looked_at = -BETWEEN_LOOKS  # by the monotonic clock
 
     async def run(self) -> None:
@@ -488,12 +460,22 @@ class Reception:
             await self._end(turn)
 
     async def _report_later(self, turn: Turn) -> None:
-        if not self._postponed.postpone(turn):
+        """Try again later to report a result to a person: the model was unavailable.
+
+        The letter stays claimed. That is no failed attempt: its sender did the work, and must not get it back as
+        dead.
+        """
+        self._reports[turn.id] += 1
+        attempts = self._reports[turn.id]
+        if attempts > MOST_REPORTS:
             self._log.warning("mailbox: {} could not be reported for days; mail_tasks shows it", turn.id)
             await self._done(turn)
+            return
+        turn.is_waiting = True
+        turn.postponed_until = time.monotonic() + min(FIRST_PAUSE * 2 ** (attempts - 1), LONGEST_PAUSE)
 
     async def _done(self, turn: Turn) -> None:
-        self._postponed.forget(turn)
+        self._reports.pop(turn.id, None)
         turn.is_answering = True  # so that a failing renewal of its lease is ignored from here on
         if not turn.work.is_settled:
             await self._attempt("settle", turn.work.ack())

@@ -248,8 +248,13 @@ async def _if_offline(post: Post, to: str) -> str:
 async def reply(post: Post, caller: Caller | None, id: str, text: str) -> str:
     turn = post.turn_of(caller)
     if turn is not None and turn.is_of_mail and id in {turn.id, turn.intent.answers}:
-        return _in_turn(turn)
-    task = await _task_or_none(post, id)
+        if turn.intent.answers is None:
+            raise NotAllowed("it expects no answer", field="id", hint="the exchange ends here")
+        return f"No tool is needed: what you say last in this turn is mailed to {turn.peer} as your answer."
+    try:
+        task = await post.box.task(id)
+    except PostroomError:
+        task = None
     if task is not None and task.giver == post.name and task.state is TaskState.INPUT_REQUIRED:
         await post.answer(task, text, caller)
         return f"Your answer went to {task.receiver}; the task goes on."
@@ -258,12 +263,6 @@ async def reply(post: Post, caller: Caller | None, id: str, text: str) -> str:
         raise NotAllowed("it is an answer, and is not answered again", field="id", hint="mail_send begins anew")
     receipt = await post.reply(id, letter.sender, text, caller)
     return f"Your answer is mailed to {letter.sender}, id {receipt.id}."
-
-
-def _in_turn(turn: Turn) -> str:
-    if turn.intent.answers is None:
-        raise NotAllowed("it expects no answer", field="id", hint="the exchange ends here")
-    return f"No tool is needed: what you say last in this turn is mailed to {turn.peer} as your answer."
 
 
 async def agents(post: Post, _caller: Caller | None, capability: str | None = None) -> str:
@@ -325,13 +324,6 @@ def _task_in_turn(post: Post, caller: Caller | None) -> tuple[Turn, AsyncTask]:
             "this turn was not begun by a task", hint="only the agent that works on a task can do this"
         )
     return turn, turn.task
-
-
-async def _task_or_none(post: Post, id: str) -> AsyncTask | None:
-    try:
-        return await post.box.task(id)
-    except PostroomError:
-        return None
 
 
 def _text(about: str) -> dict[str, Any]:
