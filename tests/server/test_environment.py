@@ -103,7 +103,7 @@ def test_the_variables_of_agent_inbox_ask_for_a_link_to_a_map_server(monkeypatch
     monkeypatch.setenv("INBOX_MAP_SCOPE", "org/day")
     monkeypatch.setenv("POSTROOM_MAP_SERVER", "wss://map.example.com")
     monkeypatch.setenv("POSTROOM_MAP_EXPOSE", "ann, bob")
-    wanted = options_with(map_link={"name": "paris"}).map_link
+    wanted = options_with(map_name="paris").map_link
     assert wanted is not None
     assert ("wss://map.example.com", "org/day", "paris", "ann, bob") == (
         wanted.server, wanted.scope, wanted.name, wanted.expose

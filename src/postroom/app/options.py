@@ -65,46 +65,52 @@ class Options(Struct, frozen=True, kw_only=True):
         return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
 
 
-def options(
-    store: str | None,
-    params: dict[str, str],
-    *,
-    sockets: Sequence[str] = (),
-    http: str | None = None,
-    names: Sequence[str] = (),
-    certificate: str = "",
-    key: str = "",
-    inboxes: str = "",
-    map_link: Mapping[str, str] | None = None,
-    map: str = "",
-    peers: str = "",
-    log_level: str = "info",
-) -> Options:
+# The options of the command, each with the variables that set it, too: the first that is set wins.
+FLAGS: dict[str, tuple[str, ...]] = {
+    "sockets": ("POSTROOM_SOCKET", "INBOX_SOCKET_PATH"),
+    "http": ("POSTROOM_HTTP",),
+    "names": (),
+    "certificate": (),
+    "key": (),
+    "map": ("POSTROOM_MAP",),
+    "inboxes": ("POSTROOM_INBOXES", "INBOX_DIR"),
+    **{f"map_{name}": (f"POSTROOM_MAP_{name.upper()}",) for name in LinkOptions.__struct_fields__},
+    "peers": ("POSTROOM_PEERS",),
+    "log_level": (),
+}
+
+
+def options(store: str | None, params: dict[str, str], **flags: Any) -> Options:
     """Return the options by flags, environment and defaults, checked."""
+    given = {name: flags.get(name) or first_variable(*variables) for name, variables in FLAGS.items()}
     settings = chosen_settings(store or inbox_store(), params | _inbox_system(), SERVICE_DEFAULTS)
-    request = http or variable("POSTROOM_HTTP") or _inbox_http()
+    sockets = given["sockets"] or _socket(settings)
+    request = given["http"] or _inbox_http()
     host, port = _address(request or DEFAULT_HTTP)
-    if bool(certificate) != bool(key):
+    if bool(given["certificate"]) != bool(given["key"]):
         raise Invalid("needs both a certificate and its key", field="tls", hint="--tls-cert and --tls-key")
+    link = _inbox_map_link() | {
+        name: text for name in LinkOptions.__struct_fields__ if (text := given[f"map_{name}"])
+    }
     chosen = Options(
         settings=settings,
-        sockets=tuple(dict.fromkeys(os.path.abspath(path) for path in sockets or [_socket(settings)])),
+        sockets=tuple(dict.fromkeys(map(os.path.abspath, [sockets] if isinstance(sockets, str) else sockets))),
         host=host,
         port=port,
-        names=tuple(_name(name) for name in names),
+        names=tuple(_name(name) for name in given["names"]),
         is_asked=bool(request),
-        certificate=certificate,
-        key=key,
-        inboxes=_folder(inboxes or variable("POSTROOM_INBOXES") or variable("INBOX_DIR")),
-        map_link=_map_link(map_link or {}),
-        map=_map(map or variable("POSTROOM_MAP") or "token"),
-        peers=_peers(peers or variable("POSTROOM_PEERS"), settings),
+        certificate=given["certificate"],
+        key=given["key"],
+        inboxes=os.path.abspath(given["inboxes"]) if given["inboxes"] else "",
+        map_link=checked(LinkOptions(**link)) if link.get("server") else None,
+        map=_map(given["map"] or "token"),
+        peers=_peers(given["peers"], settings),
         scope=check_scope(first_variable("POSTROOM_SCOPE", "INBOX_SCOPE") or DEFAULT_SCOPE, "scope"),
-        log_level=log_level,
+        log_level=given["log_level"] or "info",
     )
     if host and chosen.map == "open" and not chosen.is_loopback:
         raise Invalid(f"{host} can be reached from outside; there MAP needs tokens", field="map", hint="token")
-    if host and not chosen.is_loopback and not certificate:
+    if host and not chosen.is_loopback and not chosen.certificate:
         hint = "--tls-cert and --tls-key, or listen at 127.0.0.1"
         raise Invalid(f"{host} can be reached from outside; that needs TLS", field="http", hint=hint)
     return chosen
@@ -136,10 +142,6 @@ def _name(text: str) -> str:
         hint = "such as mail.example.com, or 127.0.0.1:5650 for a port that is forwarded"
         raise Invalid(f"{text!a} is not a host name", field="http-name", hint=hint)
     return f"{name.lower()}:{int(port)}" if colon else name.lower()
-
-
-def _folder(named: str) -> str:
-    return os.path.abspath(named) if named else ""
 
 
 def inbox_store() -> str | None:
@@ -176,15 +178,6 @@ def _inbox_http() -> str:
     return f"127.0.0.1:{port}" if port else ""
 
 
-def _map_link(params: Mapping[str, str]) -> LinkOptions | None:
-    """Return the options of a link to a MAP server: flags win over POSTROOM_MAP_*, which win over INBOX_MAP_*."""
-    theirs = _inbox_map_link()
-    names = ("server", "scope", "name", "expose", "token", "method")
-    ours = {name: variable(f"POSTROOM_MAP_{name.upper()}") for name in names}
-    chosen = theirs | {name: text for name, text in ours.items() if text} | dict(params)
-    return checked(LinkOptions(**chosen)) if chosen.get("server") else None
-
-
 def _inbox_map_link() -> dict[str, str]:
     """Return agent-inbox's variables for a link; it connects only if INBOX_MAP_ENABLED is true."""
     if variable("INBOX_MAP_ENABLED") != "true":
@@ -205,9 +198,6 @@ def _inbox_system() -> dict[str, str]:
 
 
 def _socket(settings: Settings) -> str:
-    named = variable("POSTROOM_SOCKET") or variable("INBOX_SOCKET_PATH")
-    if named:
-        return named
     place = place_of(settings.store)
     if place is None:
         raise Invalid("a room in memory has no place for a socket", field="socket", hint="--socket PATH")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..app import app, unit
 from ..app.app import MCP, SERVE, has_mcp, run, serve
-from ..app.options import OFF, inbox_store, options
+from ..app.options import FLAGS, OFF, inbox_store, options
 from ..environment import AUTH_TOKEN, environment, first_variable, variable
 from ..errors import NameTaken, Refused
 from ..formats.plain import plain
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 
     from .answer import Screen
     from .context import Context
-
-
-# Options that `app.options` takes as they are.
-_PASSED = ("sockets", "http", "names", "certificate", "key", "inboxes", "map", "peers", "log_level")
 
 
 @command(
@@ -108,13 +104,7 @@ _PASSED = ("sockets", "http", "names", "certificate", "key", "inboxes", "map", "
 )
 def run_serve(context: Context) -> Iterator[Answer]:
     """Serve until stopped; answer once, when everything listens."""
-    linked = ((name, context.get(f"map_{name}")) for name in ("server", "scope", "name", "expose"))
-    chosen = options(
-        context.get("room"),
-        dict(context.get("set", ())),
-        map_link={name: value for name, value in linked if value},
-        **{"log_level": "info", **context.passed_options(*_PASSED)},
-    )
+    chosen = options(context.get("room"), dict(context.get("set", ())), **context.passed_options(*FLAGS))
     app.start(chosen.log_level)
 
     def report(where: dict[str, Any]) -> None:
