@@ -15,9 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from postroom.errors import QuotaFull
 from postroom.formats.map import number_of, request
-from postroom.map.connection import MOST_JUNK, MOST_TRIES
-from postroom.map.methods import MOST_SUBSCRIPTIONS
-from postroom.map.server import MOST_SUBSCRIPTIONS as MOST_OF_ONE
+from postroom.map.connection import MOST_JUNK, MOST_OF_ONE, MOST_SUBSCRIPTIONS, MOST_TRIES
 from postroom.map.session import MOST_AGENTS, Session
 from tests.daemons import until
 from tests.map.people import Person, Refused, agent, closed, refused, visitor

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("postroom")
 ADMITTED_WITHIN = 10.0  # seconds from the connection to a proof of who it is
 MOST_TRIES = 5  # wrong credentials, after which a connection is ended
+MOST_SUBSCRIPTIONS = 100  # of one connection
+MOST_OF_ONE = 200  # subscriptions of one principal, on all its connections
 MOST_JUNK = 100  # frames that are no messages
 GOODBYE, POLICY = 1000, 1008  # WebSocket close codes
 PAUSED = (SUSPENDED, STOPPED)  # states in which an agent is pushed no mail
@@ -508,17 +510,28 @@ class MapConnection:
 
     # -- its subscriptions
 
-    def subscriptions_of(self, who: Principal) -> int:
-        return sum(caller.subscriptions for caller in self.callers() if caller.principal == who)
+    def subscribe(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Subscribe as the first agent of the connection, else as the connection itself."""
+        agents = self.session.agents
+        if sum(caller.subscriptions for caller in self.callers()) >= MOST_SUBSCRIPTIONS:
+            raise QuotaFull(f"{MOST_SUBSCRIPTIONS} subscriptions are enough", hint="map/unsubscribe from some")
+        subscriber = self._caller_named(agents[0]) if agents else self._own_caller()
+        who = subscriber.principal
+        callers = [caller for conn in self.server.connections for caller in conn.callers()]
+        # Each costs something with every letter.
+        if sum(caller.subscriptions for caller in callers if caller.principal == who) >= MOST_OF_ONE:
+            text = f"{MOST_OF_ONE} subscriptions on all connections of {who.agent or who.name} are enough"
+            raise QuotaFull(text, hint="map/unsubscribe from some")
+        # A client without agents gets no mail, but events of letters to its name.
+        gets_mail = agents or self.server.connection_of(self.participant) is not None
+        return subscriber.subscribe(params if gets_mail else params | {MAILBOX: self.participant})
 
-    def mailbox_of_client(self) -> dict[str, str]:
-        """Return the mailbox of a client without agents: it gets no mail, but events of letters to its name."""
-        gets_mail = self.session.agents or self.server.connection_of(self.participant) is not None
-        return {} if gets_mail else {MAILBOX: self.participant}
-
-    def subscriber(self) -> Caller:
-        """Return the caller that subscribes: the first agent of the connection, or the connection itself."""
-        return self._caller_named(self.session.agents[0]) if self.session.agents else self._own_caller()
+    def unsubscribe(self, id: str) -> dict[str, Any]:
+        for caller in self.callers():
+            if caller.has(id):
+                return caller.unsubscribe(id)
+        text = f"there is no subscription {id[:128]!a}"
+        raise Invalid(text, field="subscription_id", hint="from map/subscribe")
 
     def callers(self) -> list[Caller]:
         opener = [self._opener] if self._opener is not None else []

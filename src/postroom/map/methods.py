@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ..core.validation import check_count
 from ..core.verb import given, verb
-from ..errors import IllegalMove, Invalid, NotAllowed, QuotaFull
+from ..errors import IllegalMove, Invalid, NotAllowed
 from ..formats.inbox import milliseconds
 from ..formats.map import (
     AUTHENTICATE,
@@ -78,9 +78,7 @@ class PagedVerb(ForeignVerb, kw_only=True):
 
 # -- about the connection itself
 
-MOST_SUBSCRIPTIONS = 100  # of one connection
 _AUTH_CODES = {1005: "method_not_supported", 1006: "invalid_credentials"}
-_SUBSCRIPTION = "from map/subscribe"
 
 
 @map_method(
@@ -204,45 +202,11 @@ class Disconnect(SessionVerb, kw_only=True):
         return {"success": True, "session": closed} | ({"resumeToken": token} if token else {})
 
 
-@map_method("map/subscribe", "subscriptionId, cursor", action="agents")
-class Subscribe(SessionVerb, kw_only=True):
-    """Subscribe to events, as map/event notifications on this connection."""
-
-    filter: Annotated[JsonObject | None, FILTER] = None
-    options: Annotated[JsonObject | None, IGNORED] = None
-    replay_from: Annotated[str | None, "a cursor, or the id of an event: first the events after it"] = None
-    since: Annotated[str | None, "like replay_from"] = None
-
-    def serve(self, conn: MapConnection) -> dict[str, Any]:
-        if sum(caller.subscriptions for caller in conn.callers()) >= MOST_SUBSCRIPTIONS:
-            raise QuotaFull(f"{MOST_SUBSCRIPTIONS} subscriptions are enough", hint="map/unsubscribe from some")
-        subscriber = conn.subscriber()
-        conn.server.check_subscriptions(subscriber.principal)
-        return subscriber.subscribe(given(self) | conn.mailbox_of_client())
-
-
-class SubscriptionVerb(SessionVerb, kw_only=True):
-    """A request about a subscription."""
-
-    subscription_id: Annotated[str, _SUBSCRIPTION]
-
-
-@map_method("map/unsubscribe", "subscription (id, closedAt)", action="agents")
-class Unsubscribe(SubscriptionVerb, kw_only=True):
-    """End a subscription."""
-
-    def serve(self, conn: MapConnection) -> dict[str, Any]:
-        id = self.subscription_id
-        for caller in conn.callers():
-            if caller.has(id):
-                return caller.unsubscribe(id)
-        raise Invalid(f"there is no subscription {id[:128]!a}", field="subscription_id", hint=_SUBSCRIPTION)
-
-
 @map_method(SUBSCRIBE_ACK, "success", action="agents")
-class SubscribeAck(SubscriptionVerb, kw_only=True):
+class SubscribeAck(SessionVerb, kw_only=True):
     """A notification: events up to here came. A client that does not read is sent no more until it does."""
 
+    subscription_id: Annotated[str, "from map/subscribe"]
     up_to_sequence: Annotated[int, "the last sequenceNumber"]
 
     def serve(self, conn: MapConnection) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from ..core import peers
 from ..core.authorize import SOCKET
 from ..core.presentation import one_line
 from ..core.verb import parameters, perform, snake
-from ..errors import NameTaken, QuotaFull
+from ..errors import NameTaken
 from ..formats.map import CONNECT, MEET, spellings
 from .agents import BEAT_EVERY, mark_away
 from .connection import MapConnection
@@ -93,7 +93,6 @@ class MisuseLog:
 # -- connections
 
 MOST_WAITING = 100  # connections that are not admitted yet
-MOST_SUBSCRIPTIONS = 200  # of one principal, on all its connections
 MOST_REMEMBERED = 10_000  # resume tokens
 REMEMBERED = 3600.0  # seconds for which a resume token is good
 
@@ -173,15 +172,6 @@ class MapServer:
     def is_full(self) -> bool:
         """Whether too many connections are not admitted yet."""
         return sum(not conn.session.is_in for conn in self.connections) >= MOST_WAITING
-
-    def check_subscriptions(self, who: Principal) -> None:
-        """Bound the subscriptions of one principal over all its connections.
-
-        Each costs something with every letter.
-        """
-        if sum(conn.subscriptions_of(who) for conn in self.connections) >= MOST_SUBSCRIPTIONS:
-            text = f"{MOST_SUBSCRIPTIONS} subscriptions on all connections of {who.agent or who.name} are enough"
-            raise QuotaFull(text, hint="map/unsubscribe from some")
 
     # -- agents
 

@@ -60,6 +60,7 @@ from ..model.values import read_json
 from ..server import protocol
 from ..server.mail import MAIL
 from ..server.protocol import PREFIX
+from ..server.requests import SESSION
 from . import agents, methods, routing, scopes  # noqa: F401 - they declare their methods
 
 if TYPE_CHECKING:
@@ -67,8 +68,11 @@ if TYPE_CHECKING:
     from ..policy.limits import Limits
 
 
+SUBSCRIBE, UNSUBSCRIBE = "map/subscribe", "map/unsubscribe"  # which every connection of the server has
 # All methods by name. Checks, docs and the matrix of rights are made of them.
-MAP: dict[str, type[Verb]] = dict(sorted((methods.METHODS | FEDERATION).items()))
+MAP: dict[str, type[Verb]] = dict(
+    sorted((methods.METHODS | FEDERATION | {name: SESSION[name] for name in (SUBSCRIBE, UNSUBSCRIBE)}).items())
+)
 _SPELT: dict[str, type[Verb]] = {spelling: cls for name, cls in MAP.items() for spelling in spellings(name)}
 MOST_AGENTS = 1000  # of one connection
 

@@ -171,7 +171,7 @@ class Subscribe(SessionVerb, kw_only=True):
         dict[str, Any] | None,
         "event_types, scopes, from_agents, priorities, mail; only what fits all of it",
     ] = None
-    since: Annotated[str | None, "a cursor: first what came after it"] = None
+    since: Annotated[str | None, "a cursor, or the id of an event: first what came after it"] = None
     replay_from: Annotated[str | None, "MAP's name for since"] = None
     options: Annotated[dict[str, Any] | None, "accepted and ignored"] = None
 
