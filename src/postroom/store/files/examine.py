@@ -37,21 +37,36 @@ MOST = 10  # names that one finding lists
 LEFT_BEHIND = 3600 * 1_000_000_000  # nanoseconds after which no process is still writing a temporary file
 OTHERS = 0o077  # mode bits of other users
 REBUILD = "with all agents stopped, delete index.db in .postroom: it is rebuilt from the files and the journal"
-_OF_ROOMS = frozenset({"quarantine"})  # checks of any room that are replaced here
 _FILES = """
 SELECT f.number, m.name, f.folder, f.name FROM files f JOIN mailboxes m ON m.id = f.mailbox
 ORDER BY f.folder, f.name"""
 
 
-# -- index, journal and letters
-
-
-def examine_index(
-    conn: FileConnection, path: str, *, durable: bool, repair: bool, full: bool, progress: Progress
-) -> Iterator[Finding]:
-    """Yield the findings about the index, as for any room, with the hints of one that can be rebuilt."""
-    found = examine_room(conn, path, durable=durable, repair=repair, full=full, progress=progress)
-    return (_with_index_hint(finding) for finding in found if finding.check not in _OF_ROOMS)
+def examine(store: FileStore, *, durable: bool, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:
+    """Yield the findings about the index, the journal, the files and what lies around them."""
+    if store.made_anew:
+        lost = "leases and failed attempts, which no file holds, are lost"
+        yield error("index", f"it was rebuilt from the files; {lost}: {store.made_anew}", repaired=True)
+    conn = store.connection()
+    for finding in examine_room(conn, store.path, durable=durable, repair=repair, full=full, progress=progress):
+        if finding.check != "quarantine":  # files are set aside elsewhere
+            yield _with_index_hint(finding)
+    yield from _journal(conn, repair=repair)
+    if full:
+        yield from _files(store, conn, repair=repair)
+    checks = {
+        "folders": _folders(conn),
+        "writing": _write(conn),
+        "quarantine": _set_aside(conn),
+        "mailboxes": _outside_mailboxes(conn),
+        "leavings": _temporary_files(conn, repair=repair),
+        "index": _compared(store, repair=repair, full=full),
+    }
+    for name, findings in checks.items():
+        try:
+            yield from findings
+        except (PostroomError, OSError) as failed:
+            yield error(name, f"could not be examined: {failed}")
 
 
 def _with_index_hint(finding: Finding) -> Finding:
@@ -61,16 +76,7 @@ def _with_index_hint(finding: Finding) -> Finding:
     return finding
 
 
-def examine(store: FileStore, index_findings: Iterator[Finding], *, repair: bool, full: bool) -> Iterator[Finding]:
-    """Yield the findings about index, journal and, with `full`, the content of every letter file."""
-    if store.made_anew:
-        lost = "leases and failed attempts, which no file holds, are lost"
-        yield error("index", f"it was rebuilt from the files; {lost}: {store.made_anew}", repaired=True)
-    yield from index_findings
-    conn = store.connection()
-    yield from _journal(conn, repair=repair)
-    if full:
-        yield from _files(store, conn, repair=repair)
+# -- journal and letters
 
 
 def _journal(conn: FileConnection, *, repair: bool) -> Iterator[Finding]:
@@ -115,24 +121,6 @@ def _is_sound(conn: FileConnection, number: int, owner: str, folder: str, name: 
 
 
 # -- folders, quarantine, temporary files, and the index compared with the files
-
-
-def examine_surroundings(store: FileStore, *, repair: bool, full: bool) -> Iterator[Finding]:
-    """Yield the findings about folders, quarantine and temporary files, and whether the index has every file."""
-    conn = store.connection()
-    checks = {
-        "folders": _folders(conn),
-        "writing": _write(conn),
-        "quarantine": _set_aside(conn),
-        "mailboxes": _outside_mailboxes(conn),
-        "leavings": _temporary_files(conn, repair=repair),
-        "index": _compared(store, repair=repair, full=full),
-    }
-    for name, findings in checks.items():
-        try:
-            yield from findings
-        except (PostroomError, OSError) as failed:
-            yield error(name, f"could not be examined: {failed}")
 
 
 def _folders(conn: FileConnection) -> Iterator[Finding]:

@@ -1,10 +1,17 @@
 """The journal `.postroom/journal`: records, which no layout has a file for, and commits of more than one step.
 
-Each line is JSON with a checksum. A line is synced before any of its steps is done. An interrupted commit is
-completed from its line, and a `done` line follows before success is reported. Half a line at the end belongs to a
-commit that never happened. A damaged line in the middle is reported, and the lines after it count. A long journal
-is compacted to what still counts; the index has all of that, and is synced first, so that no index is older than
-the first line.
+Each line is JSON with a checksum. The index stores the number `n` of the last line that it contains.
+
+| a line | is written | what it means to `recovery` |
+|---|---|---|
+| `n`, `writes`, `steps` | and synced, before the first step | steps with no `done` behind them are completed |
+| `n`, `writes` alone | and synced, before the index | an index that ends before `n` takes in the writes |
+| `done` | once the files of all steps are synced | all lines before are complete |
+| half a line at the end | by a process that was killed | it is cut off: the commit never happened |
+| a damaged line elsewhere | by nobody | it is reported and skipped; the lines after it count |
+
+A long journal is compacted to one line with all that still counts. The index has all of that and is synced first,
+so that no index is older than the first line.
 """
 
 from __future__ import annotations

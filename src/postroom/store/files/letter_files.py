@@ -27,6 +27,8 @@ from .layouts.base import FileState, Where, layout_named
 from .layouts.paths import NAMES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...model.delivery import Delivery
     from .layouts.base import Layout, Plain
 
@@ -178,12 +180,12 @@ def _message(plain: Plain) -> Message:
     """Return the message, with default values left out, so that they are left out again when it is encoded."""
     values = {name: value for name, value in plain.items() if value is not None and value != USUAL.get(name, _NO)}
     for name in _IDS:
-        if name in values and not _is_id(values[name]):
+        if name in values and not _passes(check_id, values[name]):
             del values[name]
     if "parts" in values:
         values["parts"] = [{**part} for part in values["parts"]]  # a part takes over the dict it is made from
     if "trace" in values:
-        values["trace"] = [agent for agent in values["trace"] if _is_agent(agent)]
+        values["trace"] = [agent for agent in values["trace"] if _passes(check_party, agent)]
     message = convert(values, Message)
     return message if message.task is None else with_defaults(message)
 
@@ -200,17 +202,9 @@ def _check(message: Message) -> None:
             time.astimezone(UTC)  # OverflowError if it lies outside of the calendar
 
 
-def _is_id(value: Any) -> bool:
+def _passes(check: Callable[[Any, str], str], value: Any) -> bool:
     try:
-        check_id(value, "id")
-    except Invalid:
-        return False
-    return True
-
-
-def _is_agent(value: Any) -> bool:
-    try:
-        check_party(value, "trace")
+        check(value, "file")
     except Invalid:
         return False
     return True

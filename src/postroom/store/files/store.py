@@ -159,11 +159,7 @@ class FileStore(SqliteStore):
 
     def examine(self, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:
         self._take_in_changes()
-        index = examine.examine_index(
-            self.connection(), self.path, durable=self._must_last, repair=repair, full=full, progress=progress
-        )
-        yield from examine.examine(self, index, repair=repair, full=full)
-        yield from examine.examine_surroundings(self, repair=repair, full=full)
+        yield from examine.examine(self, durable=self._must_last, repair=repair, full=full, progress=progress)
 
     def _take_in_changes(self) -> None:
         """Bring the index up to date with what other programs did to the files."""
