@@ -18,7 +18,7 @@ from websockets.sync.client import connect
 
 from postroom.model.delivery import State
 from postroom.model.query import Query
-from postroom.server.websocket import MAX_WAITING_BYTES
+from postroom.server.streams import MAX_WAITING_BYTES
 from postroom.store.protocol import spelling_of
 from tests.daemons import until
 from tests.federation.systems import System, systems

@@ -13,9 +13,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ..federation.connection import is_near
-from ..server.http import PING
-from ..server.http_connection import CONNECTION
-from ..server.websocket import WebSocketConnection, run_until_closed
+from ..server.http import CONNECTION, PING
+from ..server.streams import WebSocketConnection, run_until_closed
 from .connection import MapConnection
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from .callers import Caller
 from .describe import openapi
 from .http import (
     CLOSING,
+    CONNECTION,
     DESCRIPTION,
     RETRY,
     VERBS_AT,
@@ -42,10 +43,8 @@ from .http import (
     serve_verb,
     too_large,
 )
-from .http_connection import CONNECTION
 from .metrics import metrics
-from .sse import serve_stream
-from .websocket import serve_frames
+from .streams import serve_frames, serve_stream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, MutableMapping

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from websockets.sync.client import connect
 
-from postroom.server import http, http_connection
+from postroom.server import http, http_server
 from tests.daemons import until as wait_until
 from tests.server.http.running import (
     Client,
@@ -50,7 +50,7 @@ def many_handles(wanted: int) -> Iterator[None]:
 def test_a_head_that_trickles_is_ended_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(http_connection, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.3)
 
     def trickle(client: Client) -> float:
         began = time.monotonic()
@@ -92,7 +92,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path, monkeypatch
 
 
 def test_a_full_server_refuses_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connection, "MAX_CONNECTIONS", 5)
+    monkeypatch.setattr(http_server, "MAX_CONNECTIONS", 5)
 
     def crowd(port: int) -> None:
         client = Client(port)

@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from postroom.server import sse
-from postroom.server.sse import sse_event, subscribe_params
-from postroom.server.websocket import MAX_WAITING_BYTES, Outbox
+from postroom.server import streams
+from postroom.server.streams import MAX_WAITING_BYTES, Outbox, sse_event, subscribe_params
 from tests.server.http.running import (
     PATIENCE,
     Client,
@@ -106,7 +105,7 @@ def test_others_go_on_when_one_is_revoked(agent: Agent, running: Daemon) -> None
 
 
 def test_a_stream_shows_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "KEEP_ALIVE", 0.05)
+    monkeypatch.setattr(streams, "KEEP_ALIVE", 0.05)
 
     async def scenario() -> None:
         async with open_server(tmp_path) as (server, room, executor, _):
