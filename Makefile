@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run demo test test-quick test-long faults lint format bench bench-peers conformance interop pages docs picture imports shells fault-tools lock clean
+.PHONY: run demo test coverage test-quick test-long faults lint format bench bench-peers conformance interop pages docs picture imports shells fault-tools lock clean
 
 run: $(READY)  ## set everything up and open the post room: a socket, HTTP, WebSocket; it says what to type next
 	@$(BIN)/postroom serve
@@ -12,8 +12,11 @@ run: $(READY)  ## set everything up and open the post room: a socket, HTTP, WebS
 demo: $(READY)  ## watch agents exchange letters, a worker killed in the middle, a letter nobody can handle, and three worlds linked
 	@$(BIN)/python examples/demo.py --slow
 
-test: $(READY) shells fault-tools  ## lint, types, house rules, tests with coverage; prints where the time went
+test: $(READY) shells fault-tools  ## style, types, rooms, every test, the faults; prints where the time went
 	@$(BIN)/python tools/check.py
+
+coverage: $(READY) shells fault-tools  ## the same, counting which lines the tests reach
+	@$(BIN)/python tools/check.py --coverage
 
 # What a change breaks most often, in a minute and a half: rules, values, codecs, verbs over one store, public names.
 QUICK := tests/model tests/policy tests/formats tests/core tests/api tests/pinned tests/docs tests/test_house.py
