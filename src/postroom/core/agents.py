@@ -479,7 +479,9 @@ def allow_list_writes(core: Core, name: str, card: Card) -> list[Write]:
     held = find_record(core, GUARD, name)
     # Names beside the star add nothing; without them the guard equals NO_GUARD and needs no record.
     allowed = (EVERYONE,) if EVERYONE in card.allow_from else card.allow_from
-    return _guard_writes(name, held, replace(_guard(held), allow=allowed))
+    before = _guard(held)
+    after = replace(before, allow=allowed)
+    return [] if after == before else [put_record(GUARD, name, guard_value(after), held)]
 
 
 def _change_blocked(core: Core, mailbox: str, change: Callable[[tuple[str, ...]], tuple[str, ...]]) -> list[str]:
@@ -496,10 +498,6 @@ def _change_blocked(core: Core, mailbox: str, change: Callable[[tuple[str, ...]]
 
 def _guard(held: Record | None) -> Guard:
     return NO_GUARD if held is None else guard_from(held.value)
-
-
-def _guard_writes(name: str, held: Record | None, guard: Guard) -> list[Write]:
-    return [] if guard == _guard(held) else [put_record(GUARD, name, guard_value(guard), held)]
 
 
 # Scopes.

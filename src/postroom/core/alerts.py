@@ -201,7 +201,10 @@ def look(
     page = _new(core, mailbox, way, log.up_to, until, moment, least)
     # Urgent letters overtake: they are named even beyond the first page.
     more = _new(core, mailbox, way, _number(page[-1]), until, moment, Priority.URGENT) if page else []
-    noted = _noted(core, mailbox, log)
+    # Those in the log that are not settled, claimed or not.
+    open_here = (State.UNREAD, State.CLAIMED)
+    query = Query(mailbox=mailbox, message_ids=tuple(log.notes), states=open_here, order="age")
+    noted = core.store.find(query) if log.notes else []
     again = [f for f in noted if f.delivery.state is State.UNREAD]
     return WaitingMail(
         waiting=(*(_waiting(f, is_new=True) for f in (*page, *more)), *(_waiting(f, is_new=False) for f in again)),
@@ -256,14 +259,6 @@ def _new(
         if new or len(page) < MOST_ALERTED:
             return new
         after = _number(page[-1])
-
-
-def _noted(core: Core, mailbox: str, log: AlertLog) -> list[Found]:
-    """Return the letters noted in the log that are not settled, claimed or not."""
-    if not log.notes:
-        return []
-    open_here = (State.UNREAD, State.CLAIMED)
-    return core.store.find(Query(mailbox=mailbox, message_ids=tuple(log.notes), states=open_here, order="age"))
 
 
 def _waiting(found: Found, *, is_new: bool) -> WaitingLetter:

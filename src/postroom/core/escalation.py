@@ -95,7 +95,7 @@ class Escalate(LetterFields, kw_only=True):
 
         def plan() -> Sequence[Write]:
             # The record of the first call may be closed by now; it must not be opened again.
-            if _is_repeat(core, post):
+            if not post.deliveries or first_sent(core.store, mailbox, message.key or message.id) is not None:
                 return [post]
             return [put_record(OPEN_ESCALATION, opened.id, to_plain(opened), None), post]
 
@@ -243,11 +243,6 @@ def _id(asker: str, key: Any) -> str:
     return "ESC-" + blake2b(f"{asker} {key}".encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
-def _is_repeat(core: Core, post: Post) -> bool:
-    message = post.message
-    return not post.deliveries or first_sent(core.store, message.sender, message.key or message.id) is not None
-
-
 def span(since: datetime, now: datetime) -> str:
     """Return the time since then for people to read, such as `2 h 5 min`."""
     minutes = max(int((now - since).total_seconds() // 60), 0)
@@ -370,8 +365,12 @@ def _with_rung(part: Part, place: int) -> Part:
 def _update(core: Core, one: Escalation, words: str, now: datetime) -> Post:
     """Return a notice to the asker, from the postmaster."""
     facts = {"escalation_id": one.id, "rung": one.rung + 1, "waits_for": one.waits_for}
+    return _notice(core, one, one.asker, words, facts, now)
+
+
+def _notice(core: Core, one: Escalation, to: str, words: str, facts: dict[str, Any], now: datetime) -> Post:
     where = {"thread_id": one.thread, "in_reply_to": one.letters[-1]}
-    return notice(core, ESCALATION_UPDATE, one.asker, one.subject, words, facts, now, schema=ESCALATION, **where)
+    return notice(core, ESCALATION_UPDATE, to, one.subject, words, facts, now, schema=ESCALATION, **where)
 
 
 def _post(message: Message, now: datetime) -> Post:
@@ -399,7 +398,9 @@ def acknowledge_above(core: Core, closed: Escalation) -> list[Write]:
         now = core.now().wall
         writes += [Move(one, delivery.ack(one, now, archive=True), "ack") for one in waiting]
         if waiting and not _has_the_answer(core, closed, mailbox):
-            writes.append(_closing_notice(core, closed, mailbox))
+            words = f"{closed.id} was {closed.status} by {closed.closed_by}. It no longer waits for you."
+            facts = {"escalation_id": closed.id, "status": closed.status, "closed_by": closed.closed_by}
+            writes.append(_notice(core, closed, mailbox, words, facts, now))
     return writes
 
 
@@ -415,11 +416,3 @@ def _has_the_answer(core: Core, closed: Escalation, mailbox: str) -> bool:
     sender = spelling_of(core.store, closed.closed_by) or closed.closed_by
     answers = [x.message for x in core.store.letters(LetterQuery(replies_in=closed.thread, sender=sender))]
     return any(same_name(recipient.address, mailbox) for answer in answers for recipient in answer.recipients)
-
-
-def _closing_notice(core: Core, closed: Escalation, mailbox: str) -> Post:
-    words = f"{closed.id} was {closed.status} by {closed.closed_by}. It no longer waits for you."
-    facts = {"escalation_id": closed.id, "status": closed.status, "closed_by": closed.closed_by}
-    where = {"thread_id": closed.thread, "in_reply_to": closed.letters[-1]}
-    now = core.now().wall
-    return notice(core, ESCALATION_UPDATE, mailbox, closed.subject, words, facts, now, schema=ESCALATION, **where)

@@ -89,10 +89,14 @@ def change(core: Core, system: str, step: Callable[[Peer | None], Peer], *, ours
 
     `ours` is the name of this room, which cannot be its own peer.
     """
-    key = fold(check_name(system, "system"))
-    return change_record(
-        core, PEER, key, Peer, lambda before: check_peer(_without_old(before, step(before)), ours)
-    )
+
+    def checked(before: Peer | None) -> Peer:
+        after = step(before)
+        # Without its former tokens, if it proves itself in another way now.
+        is_old = before is not None and (before.token, before.proof) == (after.token, after.proof)
+        return check_peer(without_tokens(after) if is_old and after.auth not in TOKENS else after, ours)
+
+    return change_record(core, PEER, fold(check_name(system, "system")), Peer, checked)
 
 
 class NewPeer(Struct):
@@ -147,12 +151,6 @@ class TrustPeer(Verb, kw_only=True):
 
 def without_tokens(peer: Peer) -> Peer:
     return replace(peer, token="", proof="", former_proof="", former_until=None)
-
-
-def _without_old(before: Peer | None, after: Peer) -> Peer:
-    """Return the peer without its former tokens if it proves itself in another way now."""
-    is_old = before is not None and (before.token, before.proof) == (after.token, after.proof)
-    return without_tokens(after) if is_old and after.auth not in TOKENS else after
 
 
 @verb("rotate_peer", NewPeer, action="peers", local=True)

@@ -87,7 +87,9 @@ class GiveTask(LetterFields, kw_only=True):
         _check_not_chosen(self, ("kind", "task"))
         now = core.now().wall
         due = compose.check_when(self.deadline, "deadline", now)
-        kept_session = None if self.session is None else _check_session(core, self.session)
+        session = None if self.session is None else check_object(self.session, "session", core.limits.max_depth)
+        if len(encode(session)) > LARGEST_SESSION:
+            raise TooLarge(f"is over {LARGEST_SESSION} bytes", field="session")
         post = prepare_authorised(core, principal, self._opening(core, due), now)
         if open_task(post.message) is None:
             raise Invalid(
@@ -100,9 +102,9 @@ class GiveTask(LetterFields, kw_only=True):
                 return [post]
             if due is not None and due <= now:
                 raise DeadlinePassed(f"{due.isoformat()} is over already", field="deadline")
-            if kept_session is None:
+            if session is None:
                 return [post]
-            return [put_record(SESSION, session_key(self.agent_id, post.message.id), kept_session, None), post]
+            return [put_record(SESSION, session_key(self.agent_id, post.message.id), session, None), post]
 
         return messages.commit_posts(core, [post], plan)[0]
 
@@ -122,13 +124,6 @@ def _as_id(key: str) -> str:
         return check_id(key, "key")
     except Invalid:  # a key may hold blanks, an id may not
         return f"task-{blake2b(key.encode(), digest_size=16).hexdigest()}"
-
-
-def _check_session(core: Core, session: Any) -> dict[str, Any]:
-    checked = check_object(session, "session", core.limits.max_depth)
-    if len(encode(checked)) > LARGEST_SESSION:
-        raise TooLarge(f"is over {LARGEST_SESSION} bytes", field="session")
-    return checked
 
 
 def _check_not_chosen(fields: LetterFields, own: Sequence[str]) -> None:

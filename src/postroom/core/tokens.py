@@ -155,11 +155,6 @@ def authenticate(core: Core, text: Any) -> Principal:
     return Principal(f"agent:{token.agent}", agent=token.agent, scopes=frozenset(token.scopes), token=token.id)
 
 
-def is_live(core: Core, id: str) -> bool:
-    """Return whether there is a valid token with this id."""
-    return live_token(core, id) is not None
-
-
 def live_token(core: Core, id: str) -> Token | None:
     """Return the token with this id, if it is valid."""
     token = _find(core, id)

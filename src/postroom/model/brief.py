@@ -18,9 +18,7 @@ class Brief(Struct, frozen=True):
 
     def __repr__(self) -> str:
         values = ((name, getattr(self, name)) for name in self.__struct_fields__)
-        shown = ", ".join(
-            f"{name}={_brief(value)}" for name, value in values if value not in (None, "", (), [], {})
-        )
+        shown = ", ".join(f"{name}={_brief(value)}" for name, value in values if value not in _EMPTY)
         whole = f"{type(self).__name__}({shown})"
         return whole if len(whole) <= LINE else f"{whole[: LINE - 2]}…)"
 

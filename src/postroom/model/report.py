@@ -138,11 +138,11 @@ def stop_of(delivery: Delivery, *, with_holder: bool) -> Stop:
 
 def with_audit(stop: Stop, audit: Audit, *, whole: bool) -> Stop:
     """Return the stop with alerts and sights. The sender sees them too, but no occasions and failure reasons."""
-    if whole:
-        rings = tuple(replace(ring, telling=0) for ring in audit.rings)
-        return replace(stop, rings=rings, sights=audit.sights)
-    rings = tuple(replace(ring, why="", telling=0) for ring in audit.rings)
-    return replace(stop, rings=rings, sights=tuple(replace(sight, where="") for sight in audit.sights))
+    return replace(
+        stop,
+        rings=tuple(replace(ring, why=ring.why if whole else "", telling=0) for ring in audit.rings),
+        sights=tuple(replace(sight, where=sight.where if whole else "") for sight in audit.sights),
+    )
 
 
 _ADDED = {"holder", "history", "rings", "sights", "task", "done_at"}

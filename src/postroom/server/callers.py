@@ -120,7 +120,7 @@ class Caller:
     def _run_checked(self, request: Verb) -> Any:
         """Carry out a request if the caller may still make it; on a thread."""
         core, token = self._executor.core, self.principal.token
-        if token is not None and not tokens.is_live(core, token):
+        if token is not None and tokens.live_token(core, token) is None:
             raise NotAllowed("this token is not valid any more", field="token")
         return authorised(core, self._principal_of(request), request)()
 
