@@ -18,6 +18,7 @@ from ..core.verb import perform, seconds_to_sleep
 from ..errors import NotAllowed, PostroomError
 from ..formats.map import MESSAGE, map_letter
 from ..server.protocol import notification
+from ..server.requests import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -140,7 +141,8 @@ class AgentDelivery:
                     is_full = await self._push_waiting()
                     seconds = 3600.0
                     if not is_full and not self.is_paused:
-                        seconds = seconds_to_sleep(self._core, [self._agent], began)
+                        next_timer = partial(seconds_to_sleep, self._core, [self._agent], began)
+                        seconds = await self._executor.submit(next_timer, kind=Schedule.READ)
                 except NotAllowed as refused:
                     log.warning("no mail is pushed to %s: %s", self._agent, refused)
                     return
