@@ -40,6 +40,15 @@ from tests.letters import (
     send,
 )
 
+# -- the protocol
+
+
+def test_the_protocol_stays_small_and_every_store_has_all_of_it(store: Store) -> None:
+    methods = [name for name, value in vars(Store).items() if callable(value) and not name.startswith("_")]
+    assert len(methods) <= 18
+    assert all(hasattr(store, name) for name in (*methods, *Store.__annotations__))
+
+
 # -- posting
 
 

@@ -189,10 +189,8 @@ class FileStore(SqliteStore):
 
     def _reconcile(self, conn: FileConnection, changes: FileChanges) -> None:
         try:
-            with conn.lock:
-                conn.recover()
+            with conn.writing():
                 to_notify, retry = reconcile.reconcile(conn, changes)
-                conn.log.maintain(conn.lock)
         except _TRANSIENT:  # the index can be read all the same
             self._watcher.put_back(changes)
             return
@@ -207,12 +205,10 @@ class FileStore(SqliteStore):
 
     def _import_registry(self, conn: FileConnection, registry: Registry) -> None:
         """Take in agents that other programs wrote into the registry file."""
-        with translated(self.path), conn.lock:
-            conn.recover()
+        with translated(self.path), conn.writing():
             # Asked again under the lock: another process may have taken it in meanwhile.
             if registry.has_changed():
                 registry.import_changes()
-                conn.log.maintain(conn.lock)
 
     def _folder_times(self) -> dict[str, int]:
         return self.connection().ledger.folder_times()

@@ -247,6 +247,15 @@ class Connection:
         if self.lock.sync_failed:
             self.log.rebuild(self.lock)
 
+    @contextmanager
+    def writing(self) -> Iterator[apsw.Connection]:
+        """Change the tables outside of a commit: under the lock, ready for a write, in one transaction."""
+        with self.lock:
+            self.recover()
+            with self.database:
+                yield self.database
+            self.log.maintain(self.lock)
+
     def check_same(self) -> None:
         """Raise StoreFailing if the room's file or its log was replaced or deleted."""
         try:

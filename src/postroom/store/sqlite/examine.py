@@ -106,13 +106,9 @@ def _slices(database: apsw.Connection) -> int:
 @contextmanager
 def _repairing(visit: Visit) -> Iterator[None]:
     """Commit what the block writes, with the same guarantees as any other commit."""
-    conn = visit.conn
-    with conn.lock:
-        conn.recover()
-        with conn.database:
-            yield
-        conn.log.maintain(conn.lock)
-    conn.log.sync(conn.lock)
+    with visit.conn.writing():
+        yield
+    visit.conn.log.sync(visit.conn.lock)
 
 
 def _versions(visit: Visit) -> Iterator[Finding]:

@@ -168,8 +168,8 @@ class SqliteStore:
             sqlite_writes.quarantine(conn.database, number)
             return
         try:
-            with conn.lock, conn.database:
-                sqlite_writes.quarantine(conn.database, number)
+            with conn.writing() as database:
+                sqlite_writes.quarantine(database, number)
         except apsw.Error as error:  # more is damaged than this letter
             raise translate(error, self.path) from error
 
@@ -403,22 +403,14 @@ class SqliteStore:
         return Trimmed(changes, catch_up(self.connection().index, self.query))
 
     def _trim_changes(self, keep: int) -> int:
-        conn = self.connection()
-        try:
-            with conn.lock:
-                conn.recover()
-                newest = conn.database.execute(
-                    "SELECT number FROM changes ORDER BY number DESC LIMIT 1 OFFSET ?", (max(keep, 1),)
-                ).get
-                if newest is None:
-                    return 0
-                # Both in one transaction: a cursor older than `trimmed` must get Resync, never a gap.
-                with conn.database:
-                    conn.database.execute("UPDATE room SET trimmed = ?", (newest,))
-                    conn.database.execute("DELETE FROM changes WHERE number <= ?", (newest,))
-        except apsw.Error as error:
-            raise translate(error, self.path) from error
-        return conn.database.changes()
+        newest = "SELECT number FROM changes ORDER BY number DESC LIMIT 1 OFFSET ?"
+        # Both in one transaction: a cursor older than `trimmed` must get Resync, never a gap.
+        with translated(self.path), self.connection().writing() as database:
+            for (number,) in database.execute(newest, (max(keep, 1),)).fetchall():
+                database.execute("UPDATE room SET trimmed = ?", (number,))
+                database.execute("DELETE FROM changes WHERE number <= ?", (number,))
+                return database.changes()
+        return 0
 
     def watch(self, mailboxes: Sequence[str]) -> Watch:
         try:
