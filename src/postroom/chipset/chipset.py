@@ -70,7 +70,10 @@ class Chipset:
     @cached_property
     def room(self) -> Room:
         """The room, which is opened when first needed: hooks and nudges need none."""
-        return self._room or _open_room(self.folder.path, self.clock, durable=self._durable)
+        if self._room is not None:
+            return self._room
+        options = {} if self._durable else {"durability": "process"}
+        return open_with(chosen_settings(f"files:{self.folder.path}?layout=chipset", options), self.clock)
 
     @cached_property
     def mail(self) -> Mailboxes:
@@ -121,11 +124,6 @@ class Chipset:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _open_room(state: str, clock: Clock, *, durable: bool) -> Room:
-    options = {} if durable else {"durability": "process"}
-    return open_with(chosen_settings(f"files:{state}?layout=chipset", options), clock)
 
 
 # The design's functions for mail, over the state folder in `state`. `Mailboxes` documents each one.

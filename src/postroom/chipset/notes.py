@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..errors import Invalid, Unreadable
 from ..model.names import check_agent
@@ -102,7 +103,7 @@ class Notes:
             except FileExistsError:  # another program was faster
                 time = after(time, time)
                 continue
-            return Note(**_fields_of(note), filename=name)
+            return replace(note, filename=name)
 
     def all(self, agent: str) -> list[Note]:
         """Return every readable note, the oldest first. `broken` returns the errors of the others."""
@@ -145,10 +146,6 @@ def _note_in(fields: Fields, name: str) -> Note:
     remaining = fields.get("remaining")
     left = tuple(item for item in remaining if isinstance(item, str)) if isinstance(remaining, list) else ()
     return Note(bead=bead, remaining=left, filename=name, **texts)
-
-
-def _fields_of(note: Note) -> dict[str, Any]:
-    return note.to_dict() | {"remaining": note.remaining}
 
 
 def _checked(remaining: Any) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
-from threading import Lock, get_ident
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
@@ -445,8 +445,7 @@ class Progress:
         self._core = core
         self._principal = principal
         self._lease = lease
-        self._claims: dict[tuple[str, str], Claim] = {}  # by letter and mailbox
-        self._lock = Lock()
+        self._claims: dict[tuple[str, str], Claim] = {}  # by letter and mailbox; each step on it is atomic
 
     def read(self, handle: str) -> Found | None:
         """Mark an unread letter as read."""
@@ -491,7 +490,8 @@ class Progress:
         if state is State.UNREAD:
             return self._claim(found)
         # Another thread of this program is another worker, and must not get the letter too (G5).
-        if state is State.CLAIMED and self._is_ours(found) and self._is_this_threads(found):
+        claim = self._claim_on(found)
+        if state is State.CLAIMED and claim and claim.thread == get_ident() and self._is_ours(found):
             return self._settled(work.Renew, found, lease=self._lease)
         if state is State.DEAD and found.delivery.reason != EXPIRED:
             return self._claim(self._revived(found))
@@ -529,8 +529,7 @@ class Progress:
         request = work.ClaimOne(agent_id=mailbox, id=found.message.id, lease=self._lease, holder=holder)
         claimed = perform(self._core, self._principal, request).letter
         lease = claimed.delivery.lease
-        with self._lock:
-            self._claims[claimed.message.id, mailbox] = Claim(lease.token if lease else "", get_ident())
+        self._claims[claimed.message.id, mailbox] = Claim(lease.token if lease else "", get_ident())
         return claimed
 
     def _settled(self, verb: Callable[..., Runs[work.Settled]], found: Found, **params: Any) -> Found:
@@ -557,10 +556,6 @@ class Progress:
         lease, claim = found.delivery.lease, self._claim_on(found)
         return lease is not None and claim is not None and lease.token == claim.token
 
-    def _is_this_threads(self, found: Found) -> bool:
-        claim = self._claim_on(found)
-        return claim is not None and claim.thread == get_ident()
-
     def _was_lost(self, found: Found) -> bool:
         """Return whether this manager had claimed the letter, and now another holder has it."""
         held_once = self._claim_on(found) is not None
@@ -571,9 +566,7 @@ class Progress:
         return lost
 
     def _claim_on(self, found: Found) -> Claim | None:
-        with self._lock:
-            return self._claims.get((found.message.id, found.delivery.mailbox))
+        return self._claims.get((found.message.id, found.delivery.mailbox))
 
     def _let_go(self, found: Found) -> None:
-        with self._lock:
-            self._claims.pop((found.message.id, found.delivery.mailbox), None)
+        self._claims.pop((found.message.id, found.delivery.mailbox), None)
