@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import time
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -122,7 +123,7 @@ class MailSource(Protocol):
 # -- mail that is read by verbs
 
 
-class VerbSource:
+class VerbSource(ABC):
     """The mail of an agent, by verbs. `state` is the state folder of its room, if that is a chipset's."""
 
     human = HUMAN  # the name of the person; a daemon does not tell another
@@ -132,9 +133,9 @@ class VerbSource:
         self._state = state
         self._letters: list[ShownLetter] = []
 
+    @abstractmethod
     def call(self, verb: Any, **params: Any) -> Any:
         """Return the result of a verb as plain JSON."""
-        raise NotImplementedError
 
     def register(self, name: str, program: str) -> None:
         self._call(RegisterAgent, program=program, **({"name": name} if name else {}))
