@@ -11,8 +11,9 @@ from typing import Any
 import uvicorn
 
 import postroom
-from postroom.mcp.http import PRINCIPAL, asgi
+from postroom.mcp.http import asgi
 from postroom.server.executor import Executor
+from postroom.server.http import PRINCIPAL
 from tests.conformance.fixtures import Fixtures
 
 

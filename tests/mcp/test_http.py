@@ -19,9 +19,10 @@ from postroom.core import tokens
 from postroom.core.authorize import Principal, agent_principal
 from postroom.core.verb import perform
 from postroom.mcp import http as mcp_http
-from postroom.mcp.http import PRINCIPAL, asgi
+from postroom.mcp.http import asgi
 from postroom.server.broker import Broker
 from postroom.server.callers import PrincipalCalls
+from postroom.server.http import PRINCIPAL
 from tests.mcp.harness import MODES, Harness, ask, harness, refused, run
 
 PATIENCE = 120.0  # seconds; a bound, not a pace

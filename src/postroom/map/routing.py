@@ -289,7 +289,7 @@ class Replay(ForeignVerb, kw_only=True):
         is_past = id is None
         for _ in range(MOST_LOOKED_AT // SLICE):
             changes, after = store.changes(cursor, SLICE)
-            for event in events(principal, LoadedChanges(core, changes)):
+            for event in events(principal, LoadedChanges(core, changes, after)):
                 # Several events may share the number of one change: go on right behind the one that was named.
                 if not is_past and event.number <= number:
                     is_past = event.id == id

@@ -23,6 +23,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from ..formats.errors import INVALID_REQUEST
 from ..model.codec import encode
+from ..server.http import LOOPBACK, PRINCIPAL
 from ..server.protocol import failure
 from .caller import Caller
 from .handlers import Handlers
@@ -98,12 +99,10 @@ class Sessions:
 
 # -- the app
 
-PRINCIPAL = "postroom.principal"  # the key in the scope: who calls
 GONE = "postroom.gone"  # the key in the scope: an event that is set when the request is over
 _SESSION, _VERSION = b"mcp-session-id", b"mcp-protocol-version"
-_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-LOOPBACK_HOSTS = (*_LOOPBACK, *(f"{host}:*" for host in _LOOPBACK))
-LOOPBACK_ORIGINS = (*(f"http://{host}" for host in _LOOPBACK), *(f"http://{host}:*" for host in _LOOPBACK))
+LOOPBACK_HOSTS = (*LOOPBACK, *(f"{host}:*" for host in LOOPBACK))
+LOOPBACK_ORIGINS = tuple(f"http://{host}" for host in LOOPBACK_HOSTS)
 
 
 class Calls(Protocol):

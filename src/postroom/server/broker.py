@@ -3,9 +3,10 @@
 Pull is the truth: each subscription has a cursor, and a notification of the store only says when to look. A
 subscriber that does not read falls behind, and goes on from its cursor when it reads again; nothing is lost.
 
-`ChangeBatch` holds some changes and the events each caller may see of them, computed once for all subscribers that
-stand at the same cursor. `Subscription` sends events to one subscriber. `Broker` knows all subscriptions, watches
-the store, and ends the connections of callers whose token was revoked. How an event travels is not known here.
+`LoadedChanges` (in `events`) holds some changes and the events each caller may see of them, found once for all
+subscribers that stand at the same cursor. `Subscription` sends events to one subscriber. `Broker` knows all
+subscriptions, watches the store, and ends the connections of callers whose token was revoked. How an event travels
+is not known here.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import asyncio
 import itertools
 import logging
 from collections import deque
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -27,8 +28,8 @@ from ..formats import events as event_codec
 from ..formats.inbox import milliseconds
 from ..model.record import TOKEN
 from ..store.notification import ROOM
-from . import events, protocol
-from .events import check_filter, wanted
+from . import protocol
+from .events import LoadedChanges, check_filter, wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,37 +45,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("postroom")
-
-
-class ChangeBatch:
-    """Some successive changes of the room, and the events of them for each caller. `after` is the cursor behind
-    the last.
-    """
-
-    def __init__(self, core: Core, changes: Sequence[Change], after: Cursor) -> None:
-        self._core = core
-        self.changes = changes
-        self.after = after
-        self._events: dict[Principal, list[Event] | None] = {}
-
-    @cached_property
-    def loaded(self) -> events.LoadedChanges:
-        return events.LoadedChanges(self._core, self.changes)
-
-    def events_for(self, principal: Principal) -> list[Event] | None:
-        """Return the events this caller may see, or None after a bug: they are sent later."""
-        if principal not in self._events:
-            self._events[principal] = find_events(principal, self.loaded)
-        return self._events[principal]
-
-
-def find_events(principal: Principal, loaded: events.LoadedChanges) -> list[Event] | None:
-    """Return the events that this caller may see of some changes, or None after a bug."""
-    try:
-        return events.events(principal, loaded)
-    except Exception:  # boundary: a bug met for one subscriber must not stop the others
-        log.exception("events of %d changes could not be made for %s", len(loaded.changes), principal.name)
-        return None
 
 
 MAX_SLICE = 200  # changes looked at in one go
@@ -208,7 +178,7 @@ class Broker:
         self._poll: asyncio.TimerHandle | None = None
         self._cursor = self._store.cursor()
         self._slice = INITIAL_SLICE
-        self._batches: dict[tuple[Cursor, int], ChangeBatch] = {}  # loaded in this round of the event loop
+        self._batches: dict[tuple[Cursor, int], LoadedChanges] = {}  # loaded in this round of the event loop
 
     # -- subscribers
 
@@ -380,9 +350,9 @@ class Broker:
         listening = [subscription for subscription in self._subscriptions() if not subscription.is_behind]
         if not listening:  # the store is watched for tokens alone
             return
-        batch = ChangeBatch(self._core, changes, after)
+        batch = LoadedChanges(self._core, changes, after)
         for subscription in listening:
-            if batch.loaded.takes_long(subscription.principal):
+            if batch.takes_long(subscription.principal):
                 subscription.held = deque(maxlen=MAX_HELD)
                 self._resume_later(subscription)
                 continue
@@ -415,15 +385,15 @@ class Broker:
                 subscription.send_held()
             subscription.held = None
             return
-        if batch.loaded.takes_long(subscription.principal):  # on a thread: the loop serves the others
+        if batch.takes_long(subscription.principal):  # on a thread: the loop serves the others
             subscription.catching_up = asyncio.ensure_future(
-                self._executor.run_slow(partial(find_events, subscription.principal, batch.loaded))
+                self._executor.run_slow(partial(batch.find_events, subscription.principal))
             )
             subscription.catching_up.add_done_callback(partial(self._caught_up, subscription, batch.after))
         else:
             self._send_found(subscription, batch.events_for(subscription.principal), batch.after)
 
-    def _batch_at(self, cursor: Cursor, most: int) -> ChangeBatch:
+    def _batch_at(self, cursor: Cursor, most: int) -> LoadedChanges:
         """Return the changes behind a cursor. Many subscribers may stand at the same cursor, so they are loaded
         once per round of the event loop; `look` clears them, so that no subscriber gets fewer changes than were
         sent to others.
@@ -432,7 +402,7 @@ class Broker:
             self._loop.call_soon(self._batches.clear)
         if (cursor, most) not in self._batches:
             changes, after = self._store.changes(cursor, most)
-            self._batches[cursor, most] = ChangeBatch(self._core, changes, after)
+            self._batches[cursor, most] = LoadedChanges(self._core, changes, after)
         return self._batches[cursor, most]
 
     def _caught_up(

@@ -1,7 +1,6 @@
 """Events: the changes of a room as one subscriber may see them, and the filters of subscriptions.
 
-    changes, cursor = store.changes(cursor, 500)
-    for event in events(principal, LoadedChanges(core, changes)): ...
+    for event in events(principal, LoadedChanges(core, *store.changes(cursor, 500))): ...
 
 A letter is `message.created`, and as a turn of its conversation `mail.turn.added`. A change to a conversation
 leaves a notice (`core/conversations.py`) that says what happened and when, not only the present state. So a
@@ -14,6 +13,7 @@ recipients in bcc.
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -42,36 +42,23 @@ if TYPE_CHECKING:
     from ..core.core import Core
     from ..model.delivery import Delivery
     from ..model.message import Message
-    from ..model.record import Change
+    from ..model.record import Change, Cursor
 
 
+log = logging.getLogger("postroom")
 _SLICE = 500
 
 
-def events(principal: Principal, loaded: LoadedChanges) -> list[Event]:
-    """Return the events of these changes that this caller may see, in their order."""
-    if tokens.effective_or_nobody(loaded.core, principal) is not principal:
-        return []  # a token was made since for the agent as which the caller acts without one
-    if not loaded.concerns(principal):
-        return []
-    results: list[Event] = []
-    for change in loaded.changes:
-        found = list(
-            _events_of_letter(principal, change, loaded)
-            if change.message_id
-            else _events_of_notice(loaded.core, principal, change)
-        )
-        found[:-1] = [replace(event, last=False) for event in found[:-1]]
-        results += found
-    return results
-
-
 class LoadedChanges:
-    """Some changes with their letters and deliveries, loaded once for all subscribers."""
+    """Some successive changes with their letters and deliveries, and the events that each caller may see of them,
+    found once for all subscribers. `after` is the cursor behind the last.
+    """
 
-    def __init__(self, core: Core, changes: Sequence[Change]) -> None:
+    def __init__(self, core: Core, changes: Sequence[Change], after: Cursor) -> None:
         self.changes = changes
         self.core = core
+        self.after = after
+        self._events: dict[Principal, list[Event] | None] = {}
         self._roles: dict[str, str | None] = {}
         store = core.store
         self._messages: dict[str, Message] = {}
@@ -89,6 +76,20 @@ class LoadedChanges:
         self._parties = {delivery.mailbox for some in self._deliveries.values() for delivery in some}
         for sender in {message.sender for message in self._messages.values()}:
             self._parties |= {sender, ONE_MAILBOX.get(sender, sender), current_name(core, sender)}
+
+    def events_for(self, principal: Principal) -> list[Event] | None:
+        """Return the events this caller may see, or None after a bug: they are sent later."""
+        if principal not in self._events:
+            self._events[principal] = self.find_events(principal)
+        return self._events[principal]
+
+    def find_events(self, principal: Principal) -> list[Event] | None:
+        """Find the events this caller may see; on any thread."""
+        try:
+            return events(principal, self)
+        except Exception:  # boundary: a bug met for one subscriber must not stop the others
+            log.exception("events of %d changes could not be made for %s", len(self.changes), principal.name)
+            return None
 
     def get(self, id: str) -> tuple[Message | None, list[Delivery]]:
         return self._messages.get(id), self._deliveries.get(id, [])
@@ -112,6 +113,24 @@ class LoadedChanges:
         """
         reader = conversations.reader_of(principal)
         return reader is None or self._has_notices or reader in self._parties
+
+
+def events(principal: Principal, loaded: LoadedChanges) -> list[Event]:
+    """Return the events of these changes that this caller may see, in their order."""
+    if tokens.effective_or_nobody(loaded.core, principal) is not principal:
+        return []  # a token was made since for the agent as which the caller acts without one
+    if not loaded.concerns(principal):
+        return []
+    results: list[Event] = []
+    for change in loaded.changes:
+        found = list(
+            _events_of_letter(principal, change, loaded)
+            if change.message_id
+            else _events_of_notice(loaded.core, principal, change)
+        )
+        found[:-1] = [replace(event, last=False) for event in found[:-1]]
+        results += found
+    return results
 
 
 def _events_of_letter(principal: Principal, change: Change, loaded: LoadedChanges) -> Iterator[Event]:

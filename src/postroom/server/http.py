@@ -64,6 +64,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
+PRINCIPAL = "postroom.principal"  # in the scope of a mounted app: who calls
 CONNECTION = "postroom.connection"  # in the state of a scope: the connection that it came by
 CLOSE = (b"connection", b"close")
 JSON = b"application/json"

@@ -28,6 +28,7 @@ from .http import (
     CLOSING,
     CONNECTION,
     DESCRIPTION,
+    PRINCIPAL,
     RETRY,
     VERBS_AT,
     Disconnected,
@@ -95,9 +96,6 @@ class HealthCheck:
             "uptime_seconds": round(self._executor.counters.uptime, 3),
             "version": __version__,
         }
-
-
-PRINCIPAL = "postroom.principal"  # the key in the scope of a mounted app: who calls
 
 
 class MountableApp(Protocol):

@@ -18,7 +18,6 @@ from ..core.peers import system_id
 from ..core.verb import checked_mailbox, given, perform, verb
 from ..errors import Invalid, PostroomError, UnknownAgent
 from ..formats.inbox import FIELD_IN_ERRORS, agent_record, far_agent_record, message_record, read_send
-from ..model.codec import to_plain
 from ..model.names import check_agent, is_scope_only
 from ..model.query import Query
 from .requests import ForeignVerb, Milliseconds, time_of
@@ -179,8 +178,7 @@ class ReadThread(ForeignVerb, kw_only=True):
         for one in core.store.find(Query(message_ids=ids)) if ids else ():
             if me is None or one.delivery.mailbox == me:
                 deliveries.setdefault(one.message.id, []).append(one.delivery)
-        # As plain values: the MCP resources read them, too.
-        records = [to_plain(message_record(letter, deliveries.get(letter.id, ()), me)) for letter in letters]
+        records = [message_record(letter, deliveries.get(letter.id, ()), me) for letter in letters]
         return {"threadTag": tag, "count": len(records), "messages": records}
 
 
