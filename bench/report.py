@@ -137,19 +137,20 @@ Measured {date}: {machine}.
 |---|---|---|---|---|
 {rows}
 {figures}
-What Redis, PostgreSQL, NATS and others do with the same work stands in [peers.md](peers.md).
+Redis, PostgreSQL, NATS and others do the same work in [the comparison](peers.md).
 
 ## Repeat it
 
-    make bench                                # all of it; below ten minutes
-    make bench-peers                          # the same work by others
-    .venv/bin/python -m bench --quick         # fewer rounds, up to 100,000 letters
-    .venv/bin/python -m bench --only send     # one theme
-    .venv/bin/python -m bench --write         # and write this page
-    .venv/bin/python -m bench --only command  # what a command costs from its start to its end
-    .venv/bin/python -m bench --only hooks    # what an agent host waits for at each step
-    make imports                              # which modules each command loads, and how long that takes
-    .venv/bin/python tools/imports.py send someone --as me --body x   # one command, in more detail
+```sh
+make bench                                # all of it; below ten minutes
+make bench-peers                          # the same work by others
+.venv/bin/python -m bench --quick         # fewer rounds, up to 100,000 letters
+.venv/bin/python -m bench --only send     # one theme
+.venv/bin/python -m bench --write         # and write this page
+.venv/bin/python -m bench --only command  # what a command costs from its start to its end
+.venv/bin/python -m bench --only hooks    # what an agent host waits for at each step
+make imports                              # which modules each command loads, and how long that takes
+```
 
 The rooms with a long past are made once, under `$XDG_CACHE_HOME/postroom-bench` (or `~/.cache/postroom-bench`;
 about 2 GB, with the index of their words), and kept for the next time; the first run takes minutes longer, and
@@ -180,100 +181,22 @@ says so. Everything else happens beside the bench, on the disk the working tree 
 
 ## Where a goal is missed, and why
 
-- A send of 1 KiB, without its sync, is about 210,000 instructions (counted with callgrind): 115,000 in the
-  Python interpreter, 53,000 in SQLite, 16,000 in making and encoding values and in the checksum, 12,000 in the C
-  library; and 22 calls of the kernel. Its steps on this machine, with warm caches (the fastest twentieth of
-  3,000 sends, on ext4):
-
-  | step | µs | of it |
-  |---|---|---|
-  | compose the letter, check the rules, make the receipt | 9 | Python alone |
-  | enter and leave the lock queue | 5 | 4 calls: lock, two reads of the lock file, unlock |
-  | are the files still the same? | 3 | 1 call, on the folder |
-  | BEGIN IMMEDIATE | 5 | 4 calls: SQLite's own locks |
-  | the rows of the letter and its delivery, and their indexes | 9 | two rows, in four trees |
-  | COMMIT | 14 | 2 locks, 10 writes: 5.1 pages, 21 KB of log |
-  | notifications, and state kept for the next send | 4 | 1 call |
-
-  To sync 21 KB takes 6 µs longer than to sync 1 KiB. But right after a sync the processor comes back from sleep,
-  and has to get used to its work again: the same steps take 1.7 to 2 times as long, all alike. It is the sleep:
-  after a nap of 10 µs without any disk a send that is not synced takes 75 µs in place of 44 (the fastest
-  twentieth of 1,200), after 100 µs of idle counting 47, after 2 MB were written over in memory 54. That, and not
-  the disk, decides the ratio to a raw write. A send that need not be synced does the same work, so it is not
-  many times as fast. A process that sends alone starts the write to disk as soon as the letter is in the log;
-  leaving the lock queue and preparing the notifications then cost nothing, 4 to 8 % of a send. If other
-  processes are in the queue, they would wait for that too (14 % fewer letters of eight processes), so it is left
-  out.
+- Half of the processor time of a send is the Python interpreter, a quarter is SQLite, and the rest is the
+  kernel and the encoding of values. Right after a sync the processor comes back from sleep, and the same steps
+  take 1.7 to 2 times as long as with warm caches. That, and not the disk, decides the ratio to a raw write; a
+  send that need not be synced does the same work, so it is not many times as fast.
 - To claim a letter and acknowledge it is two commits, of which one is synced, and 2.5 times the work of a send.
-- Eight processes on two processors are bound by the same work. Both processors are busy, and each send costs
-  about twice the processor time it costs alone: a process that wakes up finds the caches filled by others. Of that
-  time (perf, cpu-clock, eight senders) three fifths are Python, a quarter is the kernel, mostly syncs and
-  changes of process, and a tenth SQLite. Committing the letters of waiting processes together saves
-  syncs and transactions, not the work of composing a letter. The naive design has less to do per letter, and it
-  lets one process keep the room for itself, with warm caches (see the line on the slowest and the fastest).
-- A broadcast is compared with one send, so it looks worse when a send gets faster. Three quarters of it are
-  SQLite, which writes a thousand rows and their places in an index.
-- To index a letter of 1 KiB takes some 30 µs of a processor: a third of it reading the letter, the rest FTS5.
-  That is a tenth of a send, so senders leave most of it to others: one letter in 8,192 adds 512 and takes some
-  16 ms longer. The next search, or the janitor, adds the rest; the table shows the cost. An index without
-  positions would take a third less, and phrases would have to be looked for letter by letter. Larger slices, a
-  larger hash table, pages of another size and fewer merges changed next to nothing.
-- A letter in a file is synced as often as by hand (one fdatasync and one fsync; an ack two fsyncs), and what the
-  index writes does not make these syncs slower (51 µs and 53 µs, an ext4 of its own in memory). The ratio is
-  what is done besides. Where syncs cost nothing (tmpfs), a send takes some 165 µs of the processor and 18 µs by
-  hand, an ack some 95 µs and 13 µs; between syncs, with cold caches, half as much again and more. A send is 41
-  calls of the kernel, an ack 33, of which 15 and 11 write the index's log. Where the processor's time goes
-  (perf, cpu-clock, nanobot's layout, an ext4 of its own in memory):
-
-  | | send | ack |
-  |---|---|---|
-  | Python | 36 % | 34 % |
-  | SQLite | 8 % | 13 % |
-  | JSON, the C library and others | 7 % | 6 % |
-  | kernel: the syncs | 15 % | 8 % |
-  | kernel: the index's log (7.8 pages; 5.6) and marks | 8 % | 13 % |
-  | kernel: create, rename, open, close, looks at names and folders | 18 % | 19 % |
-  | kernel: everything else | 8 % | 7 % |
-
-  Of Python, no function has much more than a tenth: a send is 3,400 steps of its machine in 130 calls, an ack
-  2,150 in 90; with all of SQLite and JSON, 424,000 and 275,000 instructions (counted with callgrind). On an ext4
-  without a journal, to make a file takes up to 0.8 ms, by hand as well, while many were deleted in the last
-  seconds: the kernel passes over their inodes one by one. Then the ratio looks better than it is. Tried without
-  gain: the folder's sync in a thread of its own while the index is committed (the two hops cost what it saves:
-  354 µs and 444 µs, 516 and 543, 476 and 456); the kernel's asynchronous syncs (a process that used
-  them takes 35 to 50 ms to end); telling the kernel early to write the file (6 µs more). The mark in mapped
-  memory could save 4 µs at most. Files found by name before folder would be two pages less for an ack, but
-  then the few letters that wait in a mailbox are found among all it ever had: 26 ms instead of 0.3 ms among
-  100,000, for every command. To
-  look at a folder by opening it takes as long as to ask for its state (2.6 and 2.4 µs); a plainer statement for
-  the file of a letter saves 0.4 µs.
-- A letter over the socket is some 4,400 steps of Python's machine in 180 calls where one client sends, 3,800 in
-  150 where eight do; with all of SQLite and JSON, 419,000 and 368,000 instructions (counted with callgrind). Of
-  the daemon's processor time (perf, cpu-clock) 50 to 63 % are Python, 20 to 37 % the kernel and 8 % SQLite; no
-  function has more than a twentieth of the steps. A thousand letters that are taken at once are 85 million
-  instructions. Measured apart, little is left to be gained by asking inside the transaction who is sealed (4 µs
-  of a letter), or by doing without savepoints (2 µs of one).
-- The service sleeps between two lines of a client as the processor does in a sync, and pays for it in the same
-  way. So it stays awake for up to 0.2 ms for a client that came back within that time before, as long as there is
-  nothing else to do: 10 to 18 % more letters per second of one client (in turns with the same service without
-  it). A client that takes its time is not waited for.
-- Of a letter through a link, the processor's time is 330 to 475 µs of its sender, 100 to 125 of the daemon that
-  sends it, and 140 to 175 of the one that receives it, eight processes sending on two processors: up to 32
-  letters go in one call, and are written by one commit and one sync.
-- Tried without gain: pages of 1 and 2 KiB, a blocking lock, spinning before sleeping, waking the next writer
-  early, a second line in which most writers rest while a few take turns, keeping the room while the log is
-  synced (what waits is then taken along, which costs as much as to go in oneself); larger pages of memory; the
-  whole path compiled with mypyc (8 % fewer instructions, and 8 % more time).
-- What takes processor time in one of two compared programs only moves with the machine's hour. Several runs of
-  the same code within a quarter of an hour: a send 1.92 and 1.96 times a raw write, process over power 2.64 and
-  3.50, claim and ack 0.67, 0.68 and 0.69 of a send, claim(10) 3.85, 3.96 and 4.12, one client of the socket 2.05
-  and 2.37 times agent-inbox (1.96 to 2.20 in eight runs within two hours), eight clients 5.71 and 6.71, the
-  thousand letters 11 and 16 ms; eight processes and a receiver 1.26 times the naive design, and 1.14 and 1.38 on
-  other days. So a line that is near its goal meets it in one run and misses it in the next. Through the link it
-  was 0.41 and 0.42, with 2.21 to 2.54 sends of latency.
-- Eight processes and a receiver: the naive design takes 3,200 to 3,500 letters per second here, so twice that is
-  more than our senders reach without a receiver (4,800 to 5,900). Both processors are busy all the time, 78 % of
-  it in our own code (vmstat).
+- Eight processes on two processors are bound by the same work: both processors are busy, and each send costs about
+  twice the processor time that it costs alone, because a process that wakes up finds the caches filled by others.
+  The naive design does less per letter and lets one process keep the room, with warm caches; see the line on the
+  slowest and the fastest.
+- A broadcast is compared with one send. Three quarters of it are SQLite, which writes a thousand rows and their
+  places in an index.
+- To index a letter of 1 KiB takes some 30 µs of a processor. Searches and the janitor do it, not senders.
+- A letter in a file is synced as often as by hand. The ratio is what is done besides: about 40 calls of the
+  kernel, of which a third write the index, and as much Python again.
+- What takes processor time in only one of two compared programs moves with the machine's hour: a line that is near
+  its goal meets it in one run and misses it in the next.
 
 ## What it does not show
 

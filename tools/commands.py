@@ -23,31 +23,30 @@ the [quick start](quick-start.md); [the words](index.md#words) are explained the
 """
 ROOMS = """## Where there is no room yet
 
-The first command that has something to keep makes the room: a letter, a card, a task, a template. So do those that wait
-for mail: `wait`, `claim`, `work`. A command that is refused leaves no room behind. A room that was named by `--room` is
-made in a folder that is there already (else exit 73); only your own room brings its folders with it.
+A command that has something to store makes the room: a letter, a card, a task, a template. So do the commands that wait
+for mail: `wait`, `claim`, `work`. A command that is refused leaves no room behind. A room that is named by `--room` is made
+in an existing folder only (else exit 73).
 
-A command that only looks, or that needs something which is there already, makes none. When the room's address comes from
-`POSTROOM_STORE`, the project or the default, nobody has sent anything yet, and the answer is that of an empty room: a
-hook may ask before the first letter. Only a copy is not made of nothing: `backup` and `export` end with 66. When the
-room was named by `--room`, it is probably a typing error: exit 66. And where a project's `.postroom` is there but its
-room is gone, nothing is read or sent elsewhere: exit 78, and `postroom init` makes it anew.
+A command that only reads makes no room. If the address comes from `POSTROOM_STORE`, the project or the default, the answer is
+that of an empty room; `rooms backup` and `rooms export` end with 66. If the address comes from `--room`, it is probably a
+typing error: exit 66. If a project has `.postroom` and its room is gone, the exit code is 78, and `postroom init` makes it
+anew.
 """
 JSON = """## JSON
 
-With `--json` a command prints one document, or, where answers keep coming (`wait --follow`, `work --loop`), one on each
-line. Each has `schema` (now 1; it grows when a field changes its meaning or goes; new fields may come at any time) and
-`command`, and the fields that its section lists under JSON. All of them are always there; what is not known is `null`. Times are UTC,
-as `2030-01-31T09:00:00Z`. Ids are always whole, also where a terminal shows their beginning.
+With `--json` a command prints one document. Commands that answer repeatedly (`wait --follow`, `work --loop`) print one on each
+line. Each document has `schema` (now 1; it grows when a field changes its meaning or goes, not when fields are added), `command`,
+and the fields that the command's section lists. All of them are always there; an unknown value is `null`. Times are UTC, such as
+`2030-01-31T09:00:00Z`. Ids are always whole.
 
-A word beside the answer, such as "nobody here is called 'codr'; did you mean 'coder'?", goes to standard error, and only
-without `--json`.
+Notes for people, such as "nobody here is called 'codr'; did you mean 'coder'?", go to standard error, and only without
+`--json`.
 
 ## Ids
 
-Wherever a command takes a letter's id, the beginning of one that Postroom made is enough: at least 4 characters, and only
-one letter that you may see begins so. Else the candidates are told, and nothing happens (exit 65). An id that you chose
-yourself is said whole.
+Wherever a command takes a letter's id, the beginning of an id that Postroom made is enough: at least 4 characters, if only one
+letter that you may see begins so. Otherwise the candidates are listed and nothing happens (exit 65). An id of your own choice
+must be whole.
 
 ## Letters
 
@@ -55,17 +54,17 @@ yourself is said whole.
 |---|---|
 | `id`, `sender`, `recipients`, `created_at`, `kind`, `subject`, `parts`, `priority`, `scope`, `expires_at`, `thread_tag`, `thread_id`, `conversation_id`, `in_reply_to`, `hops`, `trace`, `task`, `callback`, `context`, `attachments`, `tags`, `metadata`, `key`, `extra` | as in a [`Message`](reference.md#values); `priority` is a word, `recipients` have `address` and `kind` |
 | `text` | all text parts, as one text |
-| `thread` | the id of the thread's root letter |
-| `delivery` | where it lies in a mailbox: `mailbox`, `number`, `kind`, `state`, `revision`, `attempts`, `delivered_at`, `read_at`, `acked_at`, `dead_at`, `due_at`, `archived_at`, `expires_at`, `reason`, `history`, `arrived`, and `holder`, who claimed it |
-| `token`, `lease_seconds` | only from `claim`: the proof of holding it, and for how long |
+| `thread` | the id of the thread's first letter |
+| `delivery` | the state at a mailbox: `mailbox`, `number`, `kind`, `state`, `revision`, `attempts`, `delivered_at`, `read_at`, `acked_at`, `dead_at`, `due_at`, `archived_at`, `expires_at`, `reason`, `history`, `arrived`, and `holder`, who claimed it |
+| `token`, `lease_seconds` | only from `claim`: the proof of holding the letter, and for how long |
 
 ## Errors as JSON
 
-On standard error, `{"schema": 1, "error": {…}}` with `code`, `name`, `message`, `field`, `hint`, `temporary` (does the
-same again later help?), `key` (with which to send the same letter again), `retry_after` (seconds to wait, where that
-is known) and `exit`. The names are those of [the library's errors](reference.md#errors), and these of the command line, each a kind of `Invalid` or `Refused`:
-`Usage` (code 1901, exit 64), `NoInput` (1902, 66), `CannotCreate` (1903, 73), `Misconfigured` (1904, 78), `Abandoned`
-(2901, 1).
+On standard error, `{"schema": 1, "error": {…}}` with `code`, `name`, `message`, `field`, `hint`, `temporary` (whether the same
+command can succeed later), `key` (with which to send the same letter again), `retry_after` (in seconds, where it is known) and
+`exit`. The names are those of [the library's errors](reference.md#errors), and these of the command line, each a kind of
+`Invalid` or `Refused`: `Usage` (code 1901, exit 64), `NoInput` (1902, 66), `CannotCreate` (1903, 73), `Misconfigured` (1904,
+78), `Abandoned` (2901, 1).
 """
 
 

@@ -190,9 +190,11 @@ Seen with perf (cpu-clock) and strace while eight clients send:
 
 ## Repeat it
 
-    make bench-peers                             # some minutes; writes this page
-    .venv/bin/python -m bench.peers --quick      # two short rounds; writes nothing
-    .venv/bin/python -m bench.peers --only redis_streams
+```sh
+make bench-peers                             # some minutes; writes this page
+.venv/bin/python -m bench.peers --quick      # two short rounds; writes nothing
+.venv/bin/python -m bench.peers --only redis_streams
+```
 
 It needs Linux, and Debian's packages for redis-server and postgresql. Where they are not installed they are
 unpacked into `$XDG_CACHE_HOME/postroom-peers` (or `~/.cache/postroom-peers`) beside an environment for the

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,6 +88,17 @@ def test_an_example_that_is_wrong_is_found(elsewhere: dict[str, str], tmp_path: 
 def test_an_example_that_is_not_run_says_why(page: Path) -> None:
     silent = [block.line for block in blocks(page) if "no-run" in block.marks and "<!--" not in block.before]
     assert silent == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_of_data_or_shell_can_be_read(page: Path) -> None:
+    for block in blocks(page):
+        if block.language == "json":
+            json.loads(block.code)
+        elif block.language == "toml":
+            tomllib.loads(block.code)
+        elif block.language == "sh":
+            subprocess.run(["bash", "-n"], input=block.code, text=True, check=True, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
