@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import runpy
 import socket
 from collections.abc import Iterator
 from contextlib import closing
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from postroom.core.core import Core
 
 
+HOME = Path(__file__).parents[2]
+
+
 class Echoed(Struct):
     """A text, as often as it was wanted."""
 
@@ -32,7 +36,7 @@ class Echoed(Struct):
 
 @pytest.fixture
 def toy() -> Iterator[None]:
-    """The verb, as long as a test lasts."""
+    """Two verbs, as long as a test lasts: one returns an object, the other a value that has a name in its JSON."""
 
     @verb("echo", Echoed, action="check", writes=False, old_names={"words": "text"})
     class Echo(MailboxVerb, kw_only=True):
@@ -46,8 +50,17 @@ def toy() -> Iterator[None]:
                 raise Invalid("is too often", field="times")
             return Echoed(self.agent_id, [self.text] * self.times)
 
+    @verb("length", int, under="characters", action="check", writes=False)
+    class Length(MailboxVerb, kw_only=True):
+        """Return how long a text is."""
+
+        text: Annotated[str, "what to measure"]
+
+        def run(self, _core: Core, _principal: Principal) -> int:
+            return len(self.text)
+
     yield
-    del VERBS["echo"]
+    del VERBS["echo"], VERBS["length"]
 
 
 def over_socket(place: Path, line: dict[str, Any]) -> Any:
@@ -82,6 +95,9 @@ def test_a_verb_is_found_on_every_wire_and_in_every_description(tmp_path: Path) 
         assert {"type": "integer", "description": "how often", "default": 1} == fields["times"]
         assert fields["words"]["deprecated"]
         assert ["mailbox", "texts"] == [*described["components"]["schemas"]["Echoed"]["properties"]]
+        assert {"characters": 3} == client.post({"agent_id": "ann", "text": "abc"}, "/v1/length").json
+        length = described["paths"]["/v1/length"]["post"]["responses"]["200"]["content"]["application/json"]
+        assert {"characters": {"type": "integer"}} == length["schema"]["properties"]
         for found in (client.call("rpc.discover"), over_socket(place, {"action": "rpc.discover"})):
             assert "mail/echo" in [method["name"] for method in found["methods"]]
 
@@ -98,6 +114,15 @@ def test_a_verb_is_found_on_every_wire_and_in_every_description(tmp_path: Path) 
                 await unix.stop()
 
     asyncio.run(play())
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_verb_is_on_the_reference_page() -> None:
+    page = runpy.run_path(str(HOME / "tools" / "wire.py"))["service_page"]()
+    section = page.partition("### `echo`\n")[2].partition("###")[0]
+    assert "Return a text several times. For the mailbox's own agent" in section
+    assert "| `times` | count | how often |" in section and "Answers: mailbox, texts." in section
+    assert "Answers: characters." in page.partition("### `length`\n")[2].partition("###")[0]
 
 
 def test_a_verb_that_nobody_declares_is_nowhere(tmp_path: Path) -> None:
