@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from ..errors import IdTaken, IllegalMove, Invalid, Missing, NameTaken, NotAllowed, TooLarge, UnknownAgent
 from ..model import delivery
 from ..model.agent import EVERYONE, NO_GUARD, Agent, Card, Heartbeat, ScopeCard, Warmth, guard_from, guard_value
-from ..model.codec import convert, encode, to_plain
+from ..model.codec import convert, encode
 from ..model.delivery import State
 from ..model.message import same_name
 from ..model.names import AT, POSTMASTER, check_party, check_scope, fold, meant
@@ -91,12 +91,12 @@ class Register(MailboxVerb, kw_only=True):
             if held is not None:
                 check_taken(convert(held.value, Card))
             return [
-                put_record(CARD, name, to_plain(card), held),
+                put_record(CARD, name, card, held),
                 *membership_writes(core, name, card, held),
                 *allow_list_writes(core, name, card),
                 *_release_claimed(core, name),
                 # Last and without a sync of its own: the card before it is durable in the same commit.
-                put_record(BEAT, name, to_plain(first_beat(moment)), find_record(core, BEAT, name), durable=False),
+                put_record(BEAT, name, first_beat(moment), find_record(core, BEAT, name), durable=False),
             ]
 
         def check_taken(held: Card) -> None:
@@ -141,7 +141,7 @@ class UpdateCard(MailboxVerb, kw_only=True):
             if len(encode(after)) > len(encode(before)):
                 check_size(core, after, "card")
             return [
-                put_record(CARD, name, to_plain(after), held),
+                put_record(CARD, name, after, held),
                 *membership_writes(core, name, after, held),
             ], after
 
@@ -195,7 +195,7 @@ def _beat(core: Core, name: str, moment: Moment, changed: dict[str, Any]) -> Age
         last = last or first_beat(moment)
         beat = replace(last, at=moment.wall, steady=moment.steady, boot=moment.boot, **changed)
         # A lost heartbeat is repeated soon. That an agent is dormant is said once, and must last.
-        return [put_record(BEAT, name, to_plain(beat), find_record(core, BEAT, name), durable=is_dormant)]
+        return [put_record(BEAT, name, beat, find_record(core, BEAT, name), durable=is_dormant)]
 
     core.store.commit(plan)
     return registered_agent(core, name)
@@ -232,7 +232,7 @@ class RecordHeartbeats(Verb, kw_only=True):
                 last = first_beat(moment) if held is None else convert(held.value, Heartbeat)
                 if name in cards and not (self.leaving and last.left):
                     beat = replace(last, dormant=False, **changed)
-                    writes.append(put_record(BEAT, name, to_plain(beat), held, durable=False))
+                    writes.append(put_record(BEAT, name, beat, held, durable=False))
             return writes, [write.record.key for write in writes]
 
         return commit(core, plan) if self.names else []
@@ -546,7 +546,7 @@ class DeleteScope(MailboxVerb, kw_only=True):
                 for held in core.store.records(CARD, name):
                     card = convert(held.value, Card)
                     left = replace(card, scopes=tuple(scope for scope in card.scopes if scope != id))
-                    writes += [put_record(CARD, name, to_plain(left), held)]
+                    writes += [put_record(CARD, name, left, held)]
                     writes += membership_writes(core, name, left, held)
             return writes
 

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from ..errors import Invalid, TooLarge
 from ..model import delivery as model_delivery
 from ..model.alert import Alert, AlertLetter, AlertLog, Audit, DeadAlertRow, RecipientAlerts, Rung, Sight
-from ..model.codec import convert, to_plain
+from ..model.codec import convert
 from ..model.delivery import State
 from ..model.message import Priority
 from ..model.names import check_id, check_kind
@@ -75,7 +75,7 @@ def audit_writes(
     writes: list[Write] = []
     for id in ids:
         held, audit = find_record(core, AUDIT + mailbox, id), change(id, audit_of(core, mailbox, id))
-        writes.append(put_record(AUDIT + mailbox, id, to_plain(audit), held, durable=False))
+        writes.append(put_record(AUDIT + mailbox, id, audit, held, durable=False))
     if not writes:
         return []
     held = find_record(core, AUDITED, mailbox)
@@ -175,7 +175,7 @@ def without(core: Core, ids: AbstractSet[str]) -> list[Write]:
 
 
 def put_log(mailbox: str, way: str, log: AlertLog, held: Record | None) -> Put:
-    return put_record(ALERT_LOG, alert_log_key(mailbox, way), to_plain(log), held, durable=False)
+    return put_record(ALERT_LOG, alert_log_key(mailbox, way), log, held, durable=False)
 
 
 def find_recipient(core: Core, mailbox: str, moment: Moment) -> tuple[RecipientAlerts, Record | None]:
@@ -185,7 +185,7 @@ def find_recipient(core: Core, mailbox: str, moment: Moment) -> tuple[RecipientA
 
 
 def put_recipient(mailbox: str, recipient: RecipientAlerts, held: Record | None) -> Put:
-    return put_record(RECIPIENT_ALERTS, mailbox, to_plain(recipient), held, durable=False)
+    return put_record(RECIPIENT_ALERTS, mailbox, recipient, held, durable=False)
 
 
 def look(

@@ -850,7 +850,7 @@ def _writes(
 ) -> list[Write]:
     """Return the writes of a changed conversation: its record, and a key for each event."""
     talk = replace(talk, updated_at=max(now, talk.updated_at))
-    put = put_record(CONVERSATION, talk.id, to_plain(talk), before.held)
+    put = put_record(CONVERSATION, talk.id, talk, before.held)
     keys = [f"{talk.id} {kind} {subject or '-'} {now.isoformat()}" for kind, subject in events]
     return [put, *(put_record(HAPPENED, key, None, None) for key in keys)]
 

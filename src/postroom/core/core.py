@@ -132,9 +132,9 @@ def find_record(core: Core, kind: str, key: str) -> Record | None:
 
 
 def put_record(kind: str, key: str, value: Any, held: Record | None, *, durable: bool = True) -> Put:
-    """Return the write that replaces `held` by a value; the value None removes the record."""
+    """Return the write that replaces `held` by a value of the model; the value None removes the record."""
     revision = held.revision if held else 0
-    return Put(record=Record(kind=kind, key=key, value=value, revision=revision), durable=durable)
+    return Put(record=Record(kind=kind, key=key, value=to_plain(value), revision=revision), durable=durable)
 
 
 def find_value(core: Core, kind: str, key: str, wanted: type[T]) -> T | None:
@@ -175,7 +175,7 @@ def change_record(
         before = None if held is None else convert(held.value, wanted)
         after = step(before)
         is_same = [after] == [before]
-        return [] if is_same else [put_record(kind, key, to_plain(after), held, durable=durable)], after
+        return [] if is_same else [put_record(kind, key, after, held, durable=durable)], after
 
     return commit(core, plan)
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from ..errors import Invalid, Missing, NotAllowed
 from ..model import delivery
-from ..model.codec import blake2b, convert, to_plain
+from ..model.codec import blake2b, convert
 from ..model.delivery import UNSENT, State, open_delivery
 from ..model.message import ESCALATION_UPDATE, Recipient, data, same_name, text
 from ..model.names import POSTMASTER, check_agent, check_id, check_kind, fold, meant
@@ -97,7 +97,7 @@ class Escalate(LetterFields, kw_only=True):
             # The record of the first call may be closed by now; it must not be opened again.
             if not post.deliveries or first_sent(core.store, mailbox, message.key or message.id) is not None:
                 return [post]
-            return [put_record(OPEN_ESCALATION, opened.id, to_plain(opened), None), post]
+            return [put_record(OPEN_ESCALATION, opened.id, opened, None), post]
 
         return commit_posts(core, [post], plan)[0]
 
@@ -156,7 +156,7 @@ def close(core: Core, closed: Escalation) -> list[Write]:
     before = find_record(core, CLOSED_ESCALATION, closed.id)
     return [
         put_record(OPEN_ESCALATION, closed.id, None, held),
-        put_record(CLOSED_ESCALATION, closed.id, to_plain(closed), before),
+        put_record(CLOSED_ESCALATION, closed.id, closed, before),
         *acknowledge_above(core, closed),
     ]
 
@@ -296,7 +296,7 @@ def _close_or_climb(core: Core, id: str, now: datetime) -> bool:
         if not _is_due(one, now):  # another janitor let it climb
             return [], False
         after, letters = _climb(core, one, now)
-        return [put_record(OPEN_ESCALATION, id, to_plain(after), held), *letters], after.rung > one.rung
+        return [put_record(OPEN_ESCALATION, id, after, held), *letters], after.rung > one.rung
 
     return commit(core, plan)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ..model.codec import convert, to_plain
+from ..model.codec import convert
 from ..model.names import ANYWHERE, fold
 from ..model.peer import Carried
 from ..model.record import EVERYONE, LINK, SERVED
@@ -64,10 +64,12 @@ def record_links(core: Core, problems: Mapping[str, str | None], began: datetime
             since = before.since if before is not None and is_same else now
             after = LinkStatus(system=system, since=since, is_up=problem is None, problem=problem or "")
             if after != before:
-                writes.append(put_record(LINK, fold(system), to_plain(after), record, durable=False))
+                writes.append(put_record(LINK, fold(system), after, record, durable=False))
         gone = [put_record(LINK, key, None, record, durable=False) for key, record in held.items()]
-        sign, held_sign = to_plain(Served(since=began, seen=now)), find_record(core, SERVED, EVERYONE)
-        return [*writes, *gone, put_record(SERVED, EVERYONE, sign, held_sign, durable=False)]
+        sign = put_record(
+            SERVED, EVERYONE, Served(since=began, seen=now), find_record(core, SERVED, EVERYONE), durable=False
+        )
+        return [*writes, *gone, sign]
 
     core.store.commit(plan)
 

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from ..errors import Invalid, Missing, PostroomError
 from ..model import delivery as model_delivery
-from ..model.codec import to_plain
 from ..model.delivery import GIVEN, Attempt, State
 from ..model.message import FEDERATION_NOTE, Recipient, is_any, same_name
 from ..model.names import (
@@ -373,7 +372,7 @@ def redirect_unknown(core: Core, name: str, spelling: str, system: str) -> str |
         route = Route(system=system, until=until, name=spelling, is_found=True)
         held = find_record(core, ROUTE, fold(name))
         tasks = task_index.redirect(core, [one.message for one in going], name, mailbox)
-        return [*moves, *tasks, put_record(ROUTE, fold(name), to_plain(route), held, durable=False)], True
+        return [*moves, *tasks, put_record(ROUTE, fold(name), route, held, durable=False)], True
 
     return mailbox if commit(core, plan) else None
 

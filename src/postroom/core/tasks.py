@@ -302,19 +302,16 @@ class TaskStep(LetterFields, kw_only=True):
         why = None if self.reason is None else check_text(self.reason, "reason", LONGEST_REASON)
         draft = _update(core, mailbox, task, after, self.body, why, compose.given_fields(self))
         post = _step(core, principal, draft, moment)
-        settled: list[Move] = []
 
         def plan() -> Sequence[Write]:
-            settled.clear()
             if was_sent(core, post.message):
                 return [post]
             current = _check_step(core, mailbox, task.letter, after, answers=self.step == "answer")
             if after is TaskState.ACCEPTED:
                 _check_admission(core, current, moment)
-            settled.extend(_settle(core, current, mailbox, after, lease, moment, ack=self.ack))
-            return [*settled, post]
+            return [*_settle(core, current, mailbox, after, lease, moment, ack=self.ack), post]
 
-        return _commit(core, mailbox, task.letter, [post], plan, settled)
+        return _commit(core, mailbox, task.letter, [post], plan)
 
     def _check(self) -> TaskState:
         """Check the step and its parameter; return the state to which it leads."""
@@ -348,16 +345,14 @@ class FailUnanswered(MailboxVerb, kw_only=True):
         steps: tuple[tuple[TaskState, str | None], ...] = ((TaskState.WORKING, None), (TaskState.FAILED, why))
         drafts = [_update(core, mailbox, task, after, None, text, {}) for after, text in steps]
         posts = [_step(core, principal, draft, moment) for draft in drafts]
-        settled: list[Move] = []
 
         def plan() -> Sequence[Write]:
             current = _check_step(core, mailbox, task.letter, TaskState.WORKING)
             if current.state is not TaskState.INPUT_REQUIRED:
                 raise IllegalMove(f"a task that is {current.state} waits for no answer")
-            settled[:] = _settle(core, current, mailbox, TaskState.FAILED, None, moment, ack=True)
-            return [*settled, *posts]
+            return [*_settle(core, current, mailbox, TaskState.FAILED, None, moment, ack=True), *posts]
 
-        return _commit(core, mailbox, task.letter, posts, plan, settled)
+        return _commit(core, mailbox, task.letter, posts, plan)
 
 
 @verb("admit_task", Moved, action="task", also="send", local=True)
@@ -382,7 +377,6 @@ class Admit(MailboxVerb, kw_only=True):
         unfit = _why_not(core, task, core.now()) or _judged(core, task, judge or lacking)
         moment = core.now()
         deliveries.apply_timers(core, moment, (mailbox,))
-        settled: list[Move] = []
 
         def answer(why: str | None) -> Post:
             after = TaskState.ACCEPTED if why is None else TaskState.REJECTED
@@ -397,10 +391,9 @@ class Admit(MailboxVerb, kw_only=True):
             if why != unfit:
                 posts[:] = [answer(why)]
             after = TaskState.ACCEPTED if why is None else TaskState.REJECTED
-            settled[:] = _settle(core, current, mailbox, after, self.lease, moment, ack=self.ack)
-            return [*settled, *posts]
+            return [*_settle(core, current, mailbox, after, self.lease, moment, ack=self.ack), *posts]
 
-        return _commit(core, mailbox, task.letter, posts, plan, settled)
+        return _commit(core, mailbox, task.letter, posts, plan)
 
 
 def _step(core: Core, principal: Principal, draft: Draft, moment: Moment) -> Post:
@@ -469,15 +462,20 @@ def _settle(
     return []
 
 
-def _commit(
-    core: Core, mailbox: str, letter: str, posts: Sequence[Post], plan: Plan, settled: Sequence[Move]
-) -> Moved:
+def _commit(core: Core, mailbox: str, letter: str, posts: Sequence[Post], plan: Plan) -> Moved:
     """Commit a move; return the task after it, with the receipt of its last letter."""
-    receipt = messages.commit_posts(core, posts, plan)[-1]
+    settled: list[Delivery] = []
+
+    def writes() -> Sequence[Write]:
+        planned = plan()
+        settled[:] = [write.after for write in planned if isinstance(write, Move)]
+        return planned
+
+    receipt = messages.commit_posts(core, posts, writes)[-1]
     task = task_of(core, current_name(core, mailbox), letter)  # the mailbox may be renamed since
     if task is None:
         raise UnknownMessage(f"no task {letter!r} in {mailbox!r}", field="id")
-    return Moved(_with_session(core, mailbox, task), receipt, settled[0].after if settled else None)
+    return Moved(_with_session(core, mailbox, task), receipt, settled[0] if settled else None)
 
 
 # -- admission

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ..errors import Invalid, Missing, NotAllowed
 from ..model.agent import Card, parent_of
-from ..model.codec import is_same_secret, to_plain, token_hash
+from ..model.codec import is_same_secret, token_hash
 from ..model.names import POSTMASTER, check_agent, fold, meant
 from ..model.record import CARD, EVERYONE, SEALED, TOKEN
 from ..model.values import check_line
@@ -90,7 +90,7 @@ class CreateToken(Verb, kw_only=True):
 
         def plan() -> Sequence[Write]:
             # Token and seal in one commit: there is no moment in which the agent has a token and is not protected.
-            writes: list[Write] = [put_record(TOKEN, id, to_plain(token), None)]
+            writes: list[Write] = [put_record(TOKEN, id, token, None)]
             if name is not None:  # Introduce: from now on no other agent can have a name that looks like it
                 writes += [Introduce(name, known=True), *_seal_writes(core, {*sealed(core), name})]
             return writes

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from ..errors import Invalid, Missing
 from ..model.alert import AlertLetter
-from ..model.codec import convert, to_plain
+from ..model.codec import convert
 from ..model.message import Priority
 from ..model.names import check_agent, meant
 from ..model.record import ALERT_LOG, CALLS, WEBHOOK, alert_log_key
@@ -71,7 +71,7 @@ class AddWebhook(Verb, kw_only=True):
 
         def plan() -> Sequence[Write]:
             _check_space(core)
-            return [put_record(WEBHOOK, made.id, to_plain(made), None)]
+            return [put_record(WEBHOOK, made.id, made, None)]
 
         _check_space(core)
         # Before the webhook exists: a letter that comes in between is then new to it, and not missed.
@@ -207,7 +207,7 @@ def due(core: Core, caller: Principal, webhook: Webhook) -> DueCalls:
         opened[:] = _calls_for(before, ids, core.ids.token())
         known = {call.id for call in before}
         calls = [*before, *(call for call in opened if call.id not in known)]
-        return [put_record(CALLS, webhook.id, to_plain(calls) or None, held, durable=False)]
+        return [put_record(CALLS, webhook.id, calls or None, held, durable=False)]
 
     request = alerts.NextAlert(
         agent_id=webhook.mailbox, way=webhook.way, least=webhook.min_priority, on_alert=record_calls

@@ -30,7 +30,7 @@ from ..core.validation import check_count
 from ..core.verb import perform
 from ..errors import HopsSpent, IllegalMove, Invalid, LeaseLost, UnknownAgent, UnknownMessage, Unreadable
 from ..model.agent import Heartbeat, Status
-from ..model.codec import convert, to_plain
+from ..model.codec import convert
 from ..model.delivery import State, open_delivery
 from ..model.message import FIRST_HOPS, Recipient, same_name
 from ..model.names import AT, POSTMASTER, check_agent, check_id, check_kind, check_party, fold
@@ -252,10 +252,10 @@ def register(core: Core, name: str, card: Any) -> None:
         names.check_not_moved(core, name, "agent_id")
         held = find_record(core, CARD, name)
         return [
-            put_record(CARD, name, to_plain(written), held),
+            put_record(CARD, name, written, held),
             *agents.membership_writes(core, name, written, held),
             *agents.allow_list_writes(core, name, written),
-            put_record(BEAT, name, to_plain(beat), find_record(core, BEAT, name), durable=False),
+            put_record(BEAT, name, beat, find_record(core, BEAT, name), durable=False),
         ]
 
     core.store.commit(plan)
@@ -280,7 +280,7 @@ def update_status(core: Core, name: str, status: Any, current_tasks: Any) -> Non
         beat = agents.first_beat(moment) if held is None else convert(held.value, Heartbeat)
         if word != Status.OFFLINE:
             beat = replace(beat, at=moment.wall, steady=moment.steady, boot=moment.boot)
-        return [put_record(BEAT, name, to_plain(_with_status(beat, word, tasks)), held, durable=False)]
+        return [put_record(BEAT, name, _with_status(beat, word, tasks), held, durable=False)]
 
     core.store.commit(plan)
 
