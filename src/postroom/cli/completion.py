@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..environment import Uninterrupted, environment, own_room, project_room, variable
 from ..errors import PostroomError
@@ -12,10 +12,9 @@ from .parse import split
 from .table import COMMANDS, HIDDEN, below
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ..mailbox import Mailbox
-    from ..model.agent import Agent
     from ..room import Room
     from .parse import Call
 
@@ -142,43 +141,48 @@ def _from_room(what: str, words: Sequence[str]) -> list[str]:
         if is_there(address) is not True:
             return []
         with open_room(address) as room:
-            if what == "agents":
-                return [*room.mailboxes(), *(_addresses(room.agents()) if ":" in words[-1] else ())]
-            if (names := _named_in(room, what)) is not None:
-                return names
-            return _from_mailbox(what, room.mailbox(me)) if me else []
+            if what in _OF_A_ROOM:
+                return list(_OF_A_ROOM[what](room, words[-1]))
+            return [one.id for one in _OF_A_MAILBOX[what](room.mailbox(me))] if me else []
     except PostroomError:
         return []
 
 
-def _named_in(room: Room, what: str) -> list[str] | None:
-    """Return what a room lists by name; None where a mailbox lists it."""
-    from ..core import peers, webhooks  # noqa: PLC0415 - only here
-
-    if what == "scopes":
-        return sorted({scope for agent in room.agents() for scope in agent.card.scopes})
-    if what == "templates":
-        return [template.name for template in room.templates()]
-    if what == "peers":
-        return list(peers.all_peers(room.core))
-    return [one.id for one in webhooks.all_webhooks(room.core)] if what == "webhooks" else None
-
-
-def _addresses(agents: Sequence[Agent]) -> list[str]:
-    """Return the addresses that reach agents by skill or scope."""
+def _agents(room: Room, last: str) -> Iterable[str]:
+    """Return names; behind any: or broadcast:, the addresses that reach agents by skill or scope."""
+    agents = room.agents() if ":" in last else ()
     skills = {f"any:{skill}" for agent in agents for skill in agent.card.capabilities}
-    return sorted(skills | {f"broadcast:{scope}" for agent in agents for scope in agent.card.scopes})
+    scopes = {f"broadcast:{scope}" for agent in agents for scope in agent.card.scopes}
+    return [*room.mailboxes(), *sorted(skills | scopes)]
 
 
-def _from_mailbox(what: str, box: Mailbox) -> list[str]:
-    if what == "tasks":
-        return [task.id for task in box.tasks(limit=MOST)]
-    if what == "escalations":
-        return [escalation.id for escalation in box.escalations()]
-    if what == "sent":
-        return [message.id for message in box.search(f"from:{box.name}", limit=MOST)]
-    found = box.dead(MOST) if what == "dead" else box.check(MOST, unread_only=False, peek=True)
-    return [letter.id for letter in found]
+def _peers(room: Room, _last: str) -> Iterable[str]:
+    from ..core.peers import all_peers  # noqa: PLC0415 - only here
+
+    return all_peers(room.core)
+
+
+def _webhooks(room: Room, _last: str) -> Iterable[str]:
+    from ..core.webhooks import all_webhooks  # noqa: PLC0415 - only here
+
+    return [one.id for one in all_webhooks(room.core)]
+
+
+# What an option completes to -> what the room, or the caller's mailbox, lists for it.
+_OF_A_ROOM: dict[str, Callable[[Room, str], Iterable[str]]] = {
+    "agents": _agents,
+    "peers": _peers,
+    "scopes": lambda room, _: sorted({scope for agent in room.agents() for scope in agent.card.scopes}),
+    "templates": lambda room, _: [template.name for template in room.templates()],
+    "webhooks": _webhooks,
+}
+_OF_A_MAILBOX: dict[str, Callable[[Mailbox], Iterable[Any]]] = {
+    "dead": lambda box: box.dead(MOST),
+    "escalations": lambda box: box.escalations(),
+    "letters": lambda box: box.check(MOST, unread_only=False, peek=True),
+    "sent": lambda box: box.search(f"from:{box.name}", limit=MOST),
+    "tasks": lambda box: box.tasks(limit=MOST),
+}
 
 
 def _after(option: str, words: Sequence[str]) -> str:

@@ -361,6 +361,20 @@ class Context:
 
         return core_of(MemoryStore(), self.settings)
 
+    # The rest of what hooks need of a command: see `postroom.hosts.sources.Access`.
+
+    principal = OWNER
+
+    @property
+    def room_address(self) -> str:
+        return whole_address(self.settings.store)
+
+    def choose(self, agent: str, room: str = "") -> None:
+        self.values |= {"as": agent} | ({"room": room} if room else {})
+
+    def warn(self, text: str) -> None:
+        note(self.call, text)
+
     def note_if_unknown(self) -> None:
         """Print a similar name where nothing was found and the caller is unknown."""
         known = self.room.mailboxes()

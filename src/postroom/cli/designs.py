@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from contextlib import contextmanager
@@ -65,7 +64,7 @@ _TYPED_AS = {
     "bead_id": "bead",
     "message": "body",
 }
-FASTEST, SLOWEST = 0.1, 600.0  # seconds between two rounds of the witness
+SLOWEST = 600.0  # seconds between two rounds of the witness
 _REPORTS = {
     "nudged": "Nudged {}.",
     "escalated": "Told the mayor of {}, who does not answer.",
@@ -371,7 +370,7 @@ def run_chipset_handle(context: Context) -> Answer:
 )
 def run_witness(context: Context) -> Iterator[Answer]:
     """Look after the agents until stopped; answer at first, and whenever something happened."""
-    pause, patience = _pause(context), _patience(context)
+    pause, patience = health.pause_of(context, 5.0, SLOWEST), _patience(context)
     context.default_me("witness")
     with _chipset(context) as chipset:
         names = context.passed_options("mayor", "human")
@@ -419,14 +418,6 @@ def _opened(context: Context, *, needed: bool) -> Chipset:
     elsewhere = "room" in context.values and ("state" in context.values or not folder)
     durable = context.settings.durability == "power"
     return Chipset(state, room=context.room if elsewhere else None, durable=durable)
-
-
-def _pause(context: Context) -> float:
-    pause: float = context.get("every", 5.0)
-    if not FASTEST <= pause <= SLOWEST or not math.isfinite(pause):
-        hint = f"between {FASTEST:g} and {SLOWEST:g} seconds"
-        raise Invalid(f"{pause:g} seconds is out of range", field="--every", hint=hint)
-    return pause
 
 
 def _patience(context: Context) -> Patience:

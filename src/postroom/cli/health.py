@@ -466,7 +466,7 @@ _ORDER: dict[str, Callable[[AgentFlow], float]] = {
 )
 def run_top(context: Context) -> Iterator[Answer]:
     """Show the flow of mail again and again."""
-    pause = _pause(context)
+    pause = pause_of(context, 1.0, SLOWEST)
     room = context.room
     live = not context.get("once") and not context.screen.json and sys.stdout.isatty()
     look = room.flow()
@@ -486,10 +486,11 @@ def run_top(context: Context) -> Iterator[Answer]:
         yield Answer(context.name, _shape(context, look), flow)
 
 
-def _pause(context: Context) -> float:
-    pause: float = context.get("every", 1.0)
-    if not FASTEST <= pause <= SLOWEST or not math.isfinite(pause):
-        hint = f"between {FASTEST:g} and {SLOWEST:g} seconds"
+def pause_of(context: Context, usual: float, slowest: float) -> float:
+    """Return how long to pause between two looks, as --every wants it."""
+    pause: float = context.get("every", usual)
+    if not FASTEST <= pause <= slowest or not math.isfinite(pause):
+        hint = f"between {FASTEST:g} and {slowest:g} seconds"
         raise Invalid(f"{pause:g} seconds is out of range", field="--every", hint=hint)
     return pause
 

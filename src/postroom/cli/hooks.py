@@ -17,14 +17,10 @@ from ..hosts.recipes import MARGIN, WAIT
 from ..model.codec import encode
 from .answer import Answer
 from .command import Option, command
-from .context import note, whole_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ..core.authorize import Principal
-    from ..core.core import Core
-    from ..settings import Settings
     from .answer import Screen
     from .context import Context
 
@@ -77,39 +73,6 @@ _HOSTS = {
 WOKEN = 2  # the exit code by which a waiter wakes a session of Claude Code, with its text on standard error
 
 
-class CommandAccess:
-    """The settings and rooms of a command, as hooks use them: see `postroom.hosts.sources.Access`."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    @property
-    def me(self) -> str:
-        return self._context.me
-
-    @property
-    def core(self) -> Core:
-        return self._context.core
-
-    @property
-    def principal(self) -> Principal:
-        return self._context.room.principal
-
-    @property
-    def settings(self) -> Settings:
-        return self._context.settings
-
-    @property
-    def room_address(self) -> str:
-        return whole_address(self._context.settings.store)
-
-    def choose(self, agent: str, room: str = "") -> None:
-        self._context.values |= {"as": agent} | ({"room": room} if room else {})
-
-    def warn(self, text: str) -> None:
-        note(self._context.call, text)
-
-
 @command(
     "hook session-start",
     about="Registers you with program claude-code, and the name in INBOX_AGENT_NAME if there is one; shows how each"
@@ -117,13 +80,6 @@ class CommandAccess:
     examples=(("INBOX_AGENT_ID=coder postroom hook session-start", "the command of a SessionStart hook"),),
     json="mailbox count total text",
 )
-def run_hook_session_start(context: Context) -> Iterator[Answer]:
-    with _session_goes_on():
-        place = (agent_of(context.values), socket_of(context.values), folder_of(context.values))
-        for data in agent_inbox_start(CommandAccess(context), *place, context.screen.now):
-            yield Answer(context.name, data, _text)
-
-
 @command(
     "hook prompt",
     about="Prints nothing when there is nothing new. What was shown is marked as read, not as done; what did not fit"
@@ -132,10 +88,11 @@ def run_hook_session_start(context: Context) -> Iterator[Answer]:
     json="mailbox count total text",
     looks=True,
 )
-def run_hook_prompt(context: Context) -> Iterator[Answer]:
+def run_agent_inbox_hook(context: Context) -> Iterator[Answer]:
+    run = agent_inbox_prompt if context.name == "hook prompt" else agent_inbox_start
     with _session_goes_on():
         place = (agent_of(context.values), socket_of(context.values), folder_of(context.values))
-        for data in agent_inbox_prompt(CommandAccess(context), *place, context.screen.now):
+        for data in run(context, *place, context.screen.now):
             yield Answer(context.name, data, _text)
 
 
@@ -168,12 +125,11 @@ def run_hook_host(context: Context) -> Iterator[Answer]:
             folder=folder_of(context.values),
             now=context.screen.now,
         )
-        access = CommandAccess(context)
         if "wait" in context.values:
-            for data in wait_for_mail(access, call, context.get("timeout", float(WAIT - MARGIN))):
+            for data in wait_for_mail(context, call, context.get("timeout", float(WAIT - MARGIN))):
                 yield Answer(context.name, data, _nothing, code=WOKEN)
         else:
-            for data in SessionHook(access, call).run():
+            for data in SessionHook(context, call).run():
                 yield Answer(context.name, data, _host_output)
 
 

@@ -17,7 +17,7 @@ import sys
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ..environment import receipts_folder, variable
 from ..errors import Refused
@@ -31,7 +31,7 @@ from ..model.names import check_agent
 from .answer import Answer
 from .command import Option, command
 from .context import note, program, whole_address
-from .errors import NOTHING, OK, CannotCreate, Usage
+from .errors import NOTHING, OK, CannotCreate, Usage, cannot_write
 from .output import one_line, sayable
 
 if TYPE_CHECKING:
@@ -104,118 +104,6 @@ def _for_hosts(
 
 _FOLDER = Option("--folder", help="where; ~/.local/bin by default", metavar="DIR", complete="files")
 _SHIM_DRY = Option("--dry-run", help="say what would be done, and do nothing", kind="flag")
-
-
-# -- the shim
-
-NAME = "agent-inbox"
-FOLDER = "~/.local/bin"
-MARK = "# Written by `postroom install agent-inbox-shim`."
-_SCRIPT = f"""#!/bin/sh
-{MARK} It may be written anew: change nothing here.
-home="$HOME/.claude/agent-inbox"
-socket="${{POSTROOM_SOCKET:-${{INBOX_SOCKET_PATH:-}}}}"
-case "${{1:-mcp}}" in
-mcp)
-  if [ -n "$socket" ]; then exec PROGRAM mcp --socket "$socket"; fi
-  exec PROGRAM mcp
-  ;;
-mcp-proxy)
-  exec PROGRAM mcp --socket "${{socket:-$home/inbox.sock}}"
-  ;;
-ipc)
-  inboxes="${{POSTROOM_INBOXES:-${{INBOX_DIR:-$home/inboxes}}}}"
-  set -- --socket "${{socket:-$home/inbox.sock}}" --inboxes "$inboxes"
-  case "${{POSTROOM_HTTP:-${{INBOX_HTTP_PORT:-0}}}}" in 0) set -- "$@" --http off ;; esac
-  exec PROGRAM serve "$@" >&2
-  ;;
-*)
-  echo "Usage: agent-inbox [mcp|mcp-proxy|ipc]" >&2
-  exit 1
-  ;;
-esac
-"""
-
-Outcome = Literal["written", "replaced", "unchanged", "removed", "absent", "foreign"]
-
-
-def script() -> str:
-    """Return the shim for the Postroom that runs now."""
-    beside = Path(sys.executable).parent / "postroom"
-    words = [str(beside)] if beside.is_file() else [sys.executable, "-P", "-m", "postroom"]
-    return _SCRIPT.replace("PROGRAM", shlex.join(words))
-
-
-def place(folder: str) -> Path:
-    return Path(os.path.abspath(Path(folder).expanduser())) / NAME  # noqa: PTH100 - a link stays what it is
-
-
-def install(path: Path, *, really: bool) -> Outcome:
-    """Write the shim; unless `really`, only return what would be done."""
-    before = _content(path)
-    if before is not None and MARK not in before:
-        return "foreign"
-    if before == script():
-        return "unchanged"
-    if really:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, is_new=before is None)
-    return "written" if before is None else "replaced"
-
-
-def uninstall(path: Path, *, really: bool) -> Outcome:
-    """Remove the shim; unless `really`, only return what would be done."""
-    before = _content(path)
-    if before is None:
-        return "absent"
-    if MARK not in before:
-        return "foreign"
-    if really:
-        path.unlink()
-    return "removed"
-
-
-def is_on_path(folder: Path) -> bool:
-    return any(os.path.realpath(place) == os.path.realpath(folder) for place in _places())
-
-
-def first_found(path: Path) -> Path | None:
-    """Return another program of this name that a shell finds before the shim, if there is one."""
-    for folder in _places():
-        found = Path(folder) / NAME
-        if os.path.realpath(found) == os.path.realpath(path):
-            return None
-        if os.access(found, os.X_OK):
-            return found
-    return None
-
-
-def _places() -> list[str]:
-    return [folder for folder in variable("PATH").split(os.pathsep) if folder]
-
-
-def _content(path: Path) -> str | None:
-    """Return the text of a file: None where there is nothing, empty for a folder, a link or other bytes."""
-    if not os.path.lexists(path):
-        return None
-    try:
-        return "" if path.is_symlink() else path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
-def _write(path: Path, *, is_new: bool) -> None:
-    """Write the shim, whole or not at all. A new one never replaces a file that appears meanwhile."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(script(), encoding="utf-8")
-        draft.chmod(0o755)
-        if is_new:
-            path.hardlink_to(draft)
-        else:
-            draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 # -- views of an installation in a host
@@ -518,15 +406,42 @@ def _refusals() -> Iterator[None]:
         raise CannotCreate(str(broken.strerror), field=broken.filename, hint="run the command again") from None
 
 
-# -- commands for the shim
+# -- the shim
 
-_SHIM_WOULD = {
-    "written": "Would write",
-    "replaced": "Would replace",
-    "removed": "Would remove",
-    "unchanged": "There already",
-    "absent": "Not there",
-}
+NAME = "agent-inbox"
+FOLDER = "~/.local/bin"
+MARK = "# Written by `postroom install agent-inbox-shim`."
+_SCRIPT = f"""#!/bin/sh
+{MARK} It may be written anew: change nothing here.
+home="$HOME/.claude/agent-inbox"
+socket="${{POSTROOM_SOCKET:-${{INBOX_SOCKET_PATH:-}}}}"
+case "${{1:-mcp}}" in
+mcp)
+  if [ -n "$socket" ]; then exec PROGRAM mcp --socket "$socket"; fi
+  exec PROGRAM mcp
+  ;;
+mcp-proxy)
+  exec PROGRAM mcp --socket "${{socket:-$home/inbox.sock}}"
+  ;;
+ipc)
+  inboxes="${{POSTROOM_INBOXES:-${{INBOX_DIR:-$home/inboxes}}}}"
+  set -- --socket "${{socket:-$home/inbox.sock}}" --inboxes "$inboxes"
+  case "${{POSTROOM_HTTP:-${{INBOX_HTTP_PORT:-0}}}}" in 0) set -- "$@" --http off ;; esac
+  exec PROGRAM serve "$@" >&2
+  ;;
+*)
+  echo "Usage: agent-inbox [mcp|mcp-proxy|ipc]" >&2
+  exit 1
+  ;;
+esac
+"""
+
+
+def script() -> str:
+    """Return the shim for the Postroom that runs now."""
+    beside = Path(sys.executable).parent / "postroom"
+    words = [str(beside)] if beside.is_file() else [sys.executable, "-P", "-m", "postroom"]
+    return _SCRIPT.replace("PROGRAM", shlex.join(words))
 
 
 @command(
@@ -541,21 +456,6 @@ _SHIM_WOULD = {
     json="path outcome dry_run on_path hidden_by",
     looks=True,
 )
-def run_install_shim(context: Context) -> Answer:
-    path = _place(context)
-    try:
-        outcome = install(path, really="dry_run" not in context.values)
-    except OSError as broken:
-        raise CannotCreate(f"{path} cannot be written: {broken.strerror}", field="--folder") from None
-    _check_ours(path, outcome)
-    before = first_found(path)
-    found = {
-        "on_path": is_on_path(path.parent),
-        "hidden_by": None if before is None else sayable(str(before)),
-    }
-    return _answer(context, path, outcome, found)
-
-
 @command(
     "uninstall agent-inbox-shim",
     _FOLDER,
@@ -565,33 +465,77 @@ def run_install_shim(context: Context) -> Answer:
     json="path outcome dry_run",
     looks=True,
 )
-def run_uninstall_shim(context: Context) -> Answer:
-    path = _place(context)
+def run_shim(context: Context) -> Answer:
+    """Write the shim, or take it away. A file of that name that Postroom did not write is left as it is."""
+    context.refuse_room()
+    path = Path(os.path.abspath(Path(context.get("folder", FOLDER)).expanduser())) / NAME  # noqa: PTH100
+    is_dry, is_install = "dry_run" in context.values, context.name.startswith("install ")
+    before, text = _shim_at(path), script()
+    if before is not None and MARK not in before:
+        what = f"{path} is there, and Postroom did not write it"
+        raise CannotCreate(what, field="--folder", hint="choose another folder")
+    if is_install:
+        outcome = "written" if before is None else "unchanged" if before == text else "replaced"
+    else:
+        outcome = "absent" if before is None else "removed"
     try:
-        outcome = uninstall(path, really="dry_run" not in context.values)
+        if is_dry or outcome in {"unchanged", "absent"}:
+            pass
+        elif is_install:
+            _write_shim(path, text, is_new=before is None)
+        else:
+            path.unlink()
     except OSError as broken:
-        raise CannotCreate(f"{path} cannot be removed: {broken.strerror}", field="--folder") from None
-    _check_ours(path, outcome)
-    return _answer(context, path, outcome, {})
+        raise cannot_write(str(path), broken, "--folder") from None
+    data = {"path": sayable(str(path)), "outcome": outcome, "dry_run": is_dry}
+    return Answer(context.name, data | (_on_the_path(path) if is_install else {}), _shim_view)
 
 
-def _place(context: Context) -> Path:
-    if "room" in context.values:
-        raise Usage("has no place here: no room is needed", field="--room")
-    return place(context.get("folder", FOLDER))
+def _shim_at(path: Path) -> str | None:
+    """Return the text of a file: None where there is nothing, empty for a folder, a link or other bytes."""
+    if not os.path.lexists(path):
+        return None
+    try:
+        return "" if path.is_symlink() else path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
-def _check_ours(path: Path, outcome: str) -> None:
-    if outcome == "foreign":
-        raise CannotCreate(f"{path} is there and is not ours", field="--folder", hint="choose another folder")
+def _write_shim(path: Path, text: str, *, is_new: bool) -> None:
+    """Write the shim, whole or not at all. A new one never replaces a file that appears meanwhile."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.chmod(0o755)
+        if is_new:
+            path.hardlink_to(draft)
+        else:
+            draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
-def _answer(context: Context, path: Path, outcome: str, more: dict[str, Any]) -> Answer:
-    data = {"path": sayable(str(path)), "outcome": outcome, "dry_run": "dry_run" in context.values, **more}
-    return Answer(context.name, data, _shown)
+def _on_the_path(path: Path) -> dict[str, Any]:
+    """Return whether a shell finds the shim, and which program of that name it finds before."""
+    folders = [folder for folder in variable("PATH").split(os.pathsep) if folder]
+    real = [os.path.realpath(folder) for folder in folders]
+    ours = os.path.realpath(path.parent)
+    earlier = folders[: real.index(ours)] if ours in real else folders
+    hidden_by = shutil.which(NAME, path=os.pathsep.join(earlier))
+    return {"on_path": ours in real, "hidden_by": None if hidden_by is None else sayable(hidden_by)}
 
 
-def _shown(_screen: Screen, data: Mapping[str, Any]) -> str:
+_SHIM_WOULD = {
+    "written": "Would write",
+    "replaced": "Would replace",
+    "removed": "Would remove",
+    "unchanged": "There already",
+    "absent": "Not there",
+}
+
+
+def _shim_view(_screen: Screen, data: Mapping[str, Any]) -> str:
     words = _SHIM_WOULD[data["outcome"]] if data["dry_run"] else data["outcome"].capitalize()
     text = f"{words}: {one_line(data['path'])}\n"
     if data.get("on_path") is False:

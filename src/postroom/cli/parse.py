@@ -271,9 +271,9 @@ def _fill(places: list[Option], args: list[str], call: Call) -> None:
     if args and (following := below(call.name)):
         raise _no_subcommand(call.name, args[0], following)
     if args:
-        hint = "quote a text that has blanks"
+        hint = f"it takes {', '.join(place.metavar for place in places)} alone"
         if not places:
-            hint = "it takes options alone: --help shows them"
+            hint = "it takes options alone: --as NAME names the agent, --help shows the others"
         elif call.command and any(option.name == "body" for option in call.command.options):
             hint = "quote a text that has blanks; or name it with --body"
         raise Usage(f"{args[0]!a} is one word too many", field="arguments", hint=hint)
@@ -286,7 +286,7 @@ def _no_subcommand(name: str, word: str, following: list[str]) -> Usage:
     if word in following:
         return Usage(f"{word!a} stands directly behind {name}", field="command", hint=f"postroom {name} {word} …")
     full = f"{name} {word}"
-    hint = meant(word, following, f"{name} ") or f"{name} {', '.join(following)}"
+    hint = MEANT.get(full) or meant(word, following, f"{name} ") or f"{name} {', '.join(following)}"
     return Usage(f"there is no {full!a}", field="command", hint=hint)
 
 

@@ -55,7 +55,7 @@ def run_init(context: Context) -> Answer:
     context.refuse_room("the room is made in FOLDER")
     folder = Path.cwd() / context.get("folder", ".") / PROJECT
     if not folder.parent.is_dir():
-        raise CannotCreate(f"{folder.parent} is not a folder", field="FOLDER")
+        raise CannotCreate(f"there is no folder {folder.parent}", field="FOLDER", hint="make it first")
     path = folder / ROOM
     made = not path.exists()
     try:

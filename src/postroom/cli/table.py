@@ -6,6 +6,13 @@ its function, in the module that the table names.
 
 from __future__ import annotations
 
+# A host of agents -> its name, and whether its hook wakes an idle session.
+HOSTS = {
+    "claude": ("Claude Code", ", and wake an idle session"),
+    "codex": ("Codex", ", and wake an idle session"),
+    "gemini": ("Gemini CLI", ". Nothing wakes an idle session"),
+}
+
 # Title of a group -> name of a command -> (its module in `cli`, what it does).
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Sending": {
@@ -177,39 +184,25 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "webhooks remove": ("alerts", "remove a webhook"),
     },
     "Agent hosts": {
-        "hook claude": (
-            "hooks",
-            "the hook of Claude Code, for all of its events: show new mail, and wake an idle session",
-        ),
-        "hook codex": (
-            "hooks",
-            "the hook of Codex, for all of its events: show new mail, and wake an idle session",
-        ),
-        "hook gemini": (
-            "hooks",
-            "the hook of Gemini CLI, for all of its events: show new mail. Nothing wakes an idle session",
-        ),
+        f"hook {host}": ("hooks", f"the hook of {name}, for all of its events: show new mail{wakes}")
+        for host, (name, wakes) in HOSTS.items()
     },
     "Hooks": {
         "hook session-start": ("hooks", "for a host, when a session starts: register, and show waiting mail"),
         "hook prompt": ("hooks", "for a host, with each prompt: show new mail, and mark what was shown as read"),
     },
     "In your hosts": {
-        "install claude": (
-            "install",
-            "let the sessions of Claude Code get their mail: hooks, MCP server and a rules text",
-        ),
-        "install codex": (
-            "install",
-            "let the sessions of Codex get their mail: hooks, MCP server and a rules text",
-        ),
-        "install gemini": (
-            "install",
-            "let the sessions of Gemini CLI get their mail: hooks, MCP server and a rules text",
-        ),
-        "uninstall claude": ("install", "take out of Claude Code what install put into it"),
-        "uninstall codex": ("install", "take out of Codex what install put into it"),
-        "uninstall gemini": ("install", "take out of Gemini CLI what install put into it"),
+        **{
+            f"install {host}": (
+                "install",
+                f"let the sessions of {name} get their mail: hooks, MCP server and a rules text",
+            )
+            for host, (name, _) in HOSTS.items()
+        },
+        **{
+            f"uninstall {host}": ("install", f"take out of {name} what install put into it")
+            for host, (name, _) in HOSTS.items()
+        },
     },
     "Other hosts": {
         "install agent-inbox-shim": (
@@ -274,16 +267,27 @@ RETIRED = {  # what earlier versions could do, and what to do instead
 
 ALSO = {  # what belongs to a noun, too
     "agents register": "register",
+    "agents add": "register",
     "agents heartbeat": "heartbeat",
     "agents leave": "leave",
+    "agents remove": "leave",
+    "conversations list": "conversations",
+    "conversations show": "conversation",
+    "escalations list": "escalations",
+    "escalations resolve": "resolve",
+    "escalations add": "escalate",
     "rooms init": "init",
     "rooms add": "init",
+    "threads list": "threads",
+    "threads show": "thread",
+    "tokens remove": "tokens revoke",
 }
 # Other words for the second word of a command. A noun alone lists.
 SAME = (
     ("list", "ls", "all"),
     ("show", "get", "view", "info"),
     ("remove", "rm", "delete", "del"),
+    ("complete", "done", "finish"),
     ("add", "create", "new", "save", "give"),
 )
 # What is meant by words that are no commands.
@@ -298,7 +302,11 @@ MEANT = {
     "write": "postroom send NAME TEXT",
     "answer": "postroom reply ID TEXT answers a letter; postroom tasks answer ID TEXT, a question about a task",
     "open": "postroom read ID shows a letter; postroom inbox shows what waits",
-    "login": "no login is needed: --as NAME or POSTROOM_AGENT says who you are",
+    "login": "no login is needed: --as NAME or POSTROOM_AGENT names you",
+    "logout": "postroom leave says goodbye for an agent; postroom tokens revoke ends a token",
+    "deadletters": "postroom dead lists the dead letters",
+    "rooms remove": "no command deletes a room: postroom rooms shows its file; rooms purge deletes old mail",
+    "rooms delete": "no command deletes a room: postroom rooms shows its file; rooms purge deletes old mail",
     "status": "postroom counts, postroom doctor, or postroom rooms",
     "start": "postroom serve",
     "stop": "Ctrl-C closes postroom serve; postroom leave says goodbye for an agent",
@@ -328,8 +336,13 @@ MEANT = {
     "-m": "the text follows the recipients, or --body TEXT",
     "--message": "the text follows the recipients, or --body TEXT",
     "--text": "the text follows the recipients, or --body TEXT",
-    "--name": "--as NAME says who you are",
-    "--agent": "--as NAME says who you are",
+    "--name": "--as NAME names you",
+    "--agent": "--as NAME names you",
+    "--from": "--as NAME names you, the sender",
+    "--user": "--as NAME names you",
+    "--fix": "--repair mends what is safe to mend",
+    "-v": "postroom --version; --json shows every field",
+    "--verbose": "--json shows every field",
     "--db": "--room ADDRESS names the room",
 }
 
