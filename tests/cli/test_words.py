@@ -77,7 +77,7 @@ def test_places_share_words() -> None:
         (("send", "--subjct", "x"), "--subjct", "did you mean '--subject'?"),
         (("send", "--qqqqq"), "--qqqqq", "--help shows all"),
         (("read",), "ID", "the letter's id, or how it begins"),
-        (("read", "a", "b"), "arguments", "quote a text that has blanks"),
+        (("read", "a", "b"), "arguments", "it takes ID alone"),
         (("fail", "a"), "--reason", "why"),
         (
             ("tasks", "nosuch"),

@@ -7,17 +7,17 @@ from textwrap import fill, wrap
 from typing import TYPE_CHECKING
 
 from .answer import Answer, screen_of
-from .command import EVERYWHERE, Option, command, command_of, command_of_verb
+from .command import EVERYWHERE, Command, Option, command, command_of, command_of_verb
 from .errors import MEANINGS, Usage
+from .parse import meant, split
 from .quick import version, version_text
-from .table import COMMANDS, EVERYDAY, GROUPS, below, resolve
+from .table import COMMANDS, EVERYDAY, GROUPS, below
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
     from .answer import Screen
-    from .command import Command
     from .parse import Call
 
 
@@ -180,17 +180,24 @@ def _without_link(found: re.Match[str]) -> str:
 
 def explain(call: Call, screen: Screen) -> Answer:
     """Return the answer to --help: the page of a command or group, or the overview."""
+    return _explained(call.command, call.name, screen)
+
+
+def _explained(command: Command | None, name: str, screen: Screen) -> Answer:
     width = min(screen.width, WIDEST)
-    if call.command:
-        return _page(manual(call.command, width), [call.command])
-    if call.name:
-        return _page(group(call.name, width), [command_of(f"{call.name} {word}") for word in below(call.name)])
-    return _page(overview(width), _all() if screen.json else ())
+    if command is not None:
+        return _page(manual(command, width), [command])
+    if name in _PAGES:
+        return _page(_PAGES[name](width), _all() if screen.json and name != "options" else ())
+    return _page(group(name, width), [command_of(f"{name} {word}") for word in below(name)])
 
 
 def _page(text: str, commands: Sequence[Command]) -> Answer:
     plain = [_plain_command(command) for command in commands]
     return Answer("help", {"commands": plain, "text": text}, lambda _screen, _data: text)
+
+
+_PAGES = {"": overview, "all": contents, "options": common}
 
 
 @command(
@@ -209,31 +216,16 @@ def _page(text: str, commands: Sequence[Command]) -> Answer:
     json="commands text",
 )
 def run_help(call: Call) -> Answer:
-    screen = screen_of(call)
-    width = min(screen.width, WIDEST)
-    words = call.values.get("command", ())
-    match words:
-        case [] | ():
-            return _page(overview(width), _all() if screen.json else ())
-        case ["all"]:
-            return _page(contents(width), _all() if screen.json else ())
-        case ["options"]:
-            return _page(common(width), ())
-    name, _, count = resolve(words[0], " ".join(words[1:2]))
-    if count < len(words):
-        name = ""
-    if name and name not in COMMANDS:
-        return _page(group(name, width), [command_of(f"{name} {word}") for word in below(name)])
-    found = command_of(name) if name else command_of_verb(words[0]) if len(words) == 1 else None
-    if found is None:
-        from .parse import meant  # noqa: PLC0415 - only for mistakes
-
-        raise Usage(
-            f"there is no command {' '.join(words)!a}",
-            field="COMMAND",
-            hint=meant(" ".join(words), COMMANDS) or "postroom help all lists them",
-        )
-    return _page(manual(found, width), [found])
+    typed = " ".join(call.values.get("command", ()))
+    if typed in _PAGES:
+        return _explained(None, typed, screen_of(call))
+    name, first, rest = split(typed.split(" "))
+    known = not rest and (name or command_of_verb(first))
+    if not known:
+        hint = meant(typed, COMMANDS) or "postroom help all lists them"
+        raise Usage(f"there is no command {typed!a}", field="COMMAND", hint=hint)
+    found = known if isinstance(known, Command) else command_of(name) if name in COMMANDS else None
+    return _explained(found, name, screen_of(call))
 
 
 @command(
