@@ -376,9 +376,9 @@ def _rotated(_screen: Screen, data: Data) -> str:
     shape=_with_secret,
     view=secret("secret", _added),
     about="The daemon (postroom serve) calls it, by the rules of every ring: once for new mail, letters that come together in"
-    " one call, never too often, urgent mail until somebody acknowledges it. A call says who wrote, the subject, the priority and"
-    " the id, never what a letter says, and is signed as Standard Webhooks are. What waits already when it is added is not"
-    " told of. Into a file or a pipe the secret goes alone. See [webhooks](operations.md#webhooks).",
+    " one call, never too often, urgent mail until somebody acknowledges it. A call holds the sender, the subject, the priority"
+    " and the id of each letter, never its text, and is signed as Standard Webhooks are. Mail that waits when it is added causes"
+    " no call. Into a file or a pipe, only the secret is printed. See [webhooks](operations.md#webhooks).",
     examples=(
         ("postroom webhooks add https://hooks.example.com/postroom --for human", "the secret is for the receiver"),
         (
@@ -473,7 +473,7 @@ async def _tried(room: Room, webhook: Webhook) -> Outcome:
     shape=_with_secret,
     view=secret("secret", _rotated),
     about="For a day each call is signed with both, so that the receiver can change to the new one in its own time. A secret"
-    " that leaked ends at once when it is rotated twice. Into a file or a pipe the secret goes alone.",
+    " that leaked ends at once when it is rotated twice. Into a file or a pipe, only the secret is printed.",
     examples=(('postroom webhooks rotate "$WEBHOOK_ID"', "the new one"),),
     json="webhook secret",
     looks=True,

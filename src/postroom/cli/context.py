@@ -209,7 +209,7 @@ class Context:
         name: str = self.get("as") or variable("POSTROOM_AGENT") or (self.session.agent if self.session else "")
         if not name:
             whole = "; --everyone asks for all agents" if "everyone" in self.options else ""
-            raise Usage("who are you?", field="--as", hint=f"--as NAME names you, or POSTROOM_AGENT{whole}")
+            raise Usage("no agent is named", field="--as", hint=f"--as NAME names you, or POSTROOM_AGENT{whole}")
         try:
             name.encode()
         except UnicodeEncodeError:

@@ -67,8 +67,8 @@ _TYPED_AS = {
 SLOWEST = 600.0  # seconds between two rounds of the witness
 _REPORTS = {
     "nudged": "Nudged {}.",
-    "escalated": "Told the mayor of {}, who does not answer.",
-    "human": "Told a human of {}, which was started too often.",
+    "escalated": "Notified the mayor of {}, which does not answer.",
+    "human": "Notified a human of {}, which was started too often.",
     "damaged": "Cannot be read: {}",
     "failed": "Not looked after this time: {}",
 }
@@ -155,7 +155,7 @@ def run_chipset_notes(context: Context) -> Answer:
     AGENT,
     TEXT,
     _STATE,
-    about=f"It never comes twice: say the same --body as before.{_MAYOR}",
+    about=f"It is never sent twice: pass the same --body as before.{_MAYOR}",
     examples=(("postroom chipset remind polecat-alpha --body 'As in the plan.'", "after a crash"),),
     json="hook",
     looks=True,
@@ -172,10 +172,10 @@ def run_chipset_notes(context: Context) -> Answer:
 @command(
     "chipset reassign",
     AGENT,
-    Option("TO", help="who gets it", required=True, complete="agents"),
+    Option("TO", help="the agent that gets it", required=True, complete="agents"),
     TEXT,
     _STATE,
-    about=f"That is a restart: at most three for an item, 60 seconds apart; then a human is told.{_MAYOR}",
+    about=f"That is a restart: at most three for an item, 60 seconds apart; then a human is notified.{_MAYOR}",
     examples=(("postroom chipset reassign polecat-alpha polecat-delta", "polecat-alpha does not answer"),),
     json="hook",
     looks=True,
@@ -333,10 +333,15 @@ def run_chipset_handle(context: Context) -> Answer:
 @command(
     "witness",
     _STATE,
-    Option("--mayor", help="who is told of a silent agent; mayor by default", metavar="NAME", complete="agents"),
+    Option(
+        "--mayor",
+        help="the agent that is notified of a silent agent; mayor by default",
+        metavar="NAME",
+        complete="agents",
+    ),
     Option(
         "--human",
-        help="who is told when an item was started too often; human by default",
+        help="the agent that is notified when an item was started too often; human by default",
         metavar="NAME",
         complete="agents",
     ),
@@ -356,7 +361,7 @@ def run_chipset_handle(context: Context) -> Answer:
     ANSWER_OF,
     Option("--every", help="look so often; 5s by default", kind="seconds", metavar="SPAN"),
     Option("--once", help="one look, then end", kind="flag"),
-    about="Looks at every hook until it is stopped, and says when something happened. An agent whose work shows no"
+    about="Looks at every hook until it is stopped, and prints what happened. An agent whose work shows no"
     " activity is nudged; if it stays silent, the mayor gets a health_escalation, and after the third restart of an"
     " item a human does. It never touches a hook. It may be stopped and started at any time, and several may run.\n\n"
     "Its letters go into the state folder's own mail, or into the room that --room names. Without --as or"
@@ -521,7 +526,7 @@ def _view(_screen: Screen, data: Mapping[str, Any]) -> str:
     "nanobot doctor",
     Option("--config", help="nanobot's config; ~/.nanobot/config.json by default", complete="files"),
     about="Looks at which nanobot is installed beside this Postroom, whether the channel and its tools are there,"
-    " asks nanobot itself, checks the section channels.mailbox, and says whether a gateway of this agent is up. Provider and"
+    " asks nanobot itself, checks the section channels.mailbox, and shows whether a gateway of this agent is up. Provider and"
     " model are nanobot's own matter: `nanobot agent -m hello` tries them. Needs no --as and no room.",
     examples=(("postroom nanobot doctor", "how is it"),),
     json="healthy worst findings",

@@ -531,7 +531,7 @@ _IN_A_SHELL = {
     Option("--repair", help="repair what is safe to repair", kind="flag"),
     Option("--full", help="look at every index too; takes longer", kind="flag"),
     about="Looks at the room's files, their place and their disk, at every letter, at leases, clock and backlog,"
-    " writes and reads a record of its own, and says which durability is in force and what that means. Works on a"
+    " writes and reads a record of its own, and shows which durability is in force and what that means. Works on a"
     " room that does not open, and makes none where there is none.",
     examples=(
         ("postroom doctor", "how is it"),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _ABOUT = (
-    " Who you are: --as, POSTROOM_AGENT or INBOX_AGENT_ID; where none is set it does nothing and says nothing. Where the"
+    " Your name is --as, POSTROOM_AGENT or INBOX_AGENT_ID; where none is set, the hook does nothing and prints nothing. Where the"
     " mail is, in this order: --room; a daemon at POSTROOM_SOCKET; POSTROOM_STORE; a daemon at INBOX_SOCKET or"
     " INBOX_SOCKET_PATH; where only the folder POSTROOM_INBOXES or INBOX_DIR is set, your inbox.jsonl in it; else the room of"
     " the project around the host's working folder, or your own.\n\n"
@@ -34,7 +34,7 @@ _ABOUT = (
     " line on standard error, and the exit code is 0."
 )
 _HOST_ABOUT = (
-    "The host says on standard input which event it is, and gets its answer on standard output, in its own JSON; nothing, when"
+    "The host passes the event on standard input, and gets its answer on standard output, in its own JSON; nothing, when"
     " there is nothing new. {moments}\n\n"
     "Who the session's agent is: --as, POSTROOM_AGENT or INBOX_AGENT_ID{option}; else as before, where the session is resumed or"
     " cleared; else after the folder of its project, with -2, -3 and so on while another live session, or another program's agent, has that name. Where the mail"

@@ -62,11 +62,11 @@ _CHECK = Option(
 _ABOUT = (
     "Prints what would change, file by file, and asks before it writes; new files in a folder of its own are only named, and --dry-run"
     " prints them, too. {files} The whole path of this program is written, with"
-    " --room and the name of --agent if you say them.\n\n"
+    " --room and the name of --agent where you pass them.\n\n"
     "What others wrote stays as it is, with its comments and its order. Called again it changes nothing, or only what is new;"
     " postroom uninstall {host} gives every file back as it was. A file that belongs to another user, may not be written or"
     " cannot be understood is left alone, with an error, and then nothing is written at all. Links of your own are followed and stay;"
-    " with --project, none that leads out of the folder. Where the same hooks stand in the working folder, too, you are told. Needs no --as. {then} The rules text goes to {rules}."
+    " with --project, none that leads out of the folder. Where the same hooks stand in the working folder, too, a note names them. Needs no --as. {then} The rules text goes to {rules}."
 )
 _HOSTS = {
     "claude": {
@@ -103,7 +103,7 @@ def _for_hosts(
 
 
 _FOLDER = Option("--folder", help="where; ~/.local/bin by default", metavar="DIR", complete="files")
-_SHIM_DRY = Option("--dry-run", help="say what would be done, and do nothing", kind="flag")
+_SHIM_DRY = Option("--dry-run", help="show what would be done, and do nothing", kind="flag")
 
 
 # -- views of an installation in a host

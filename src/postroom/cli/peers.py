@@ -352,8 +352,8 @@ def run_peers_join(context: Context) -> Answer:
     ),
     Option(
         "--exposure",
-        help="which of our agents it sees and reaches: nobody (none), those it knows by name (gateway, the default), who"
-        " has a tag (tagged), everybody (all)",
+        help="which of our agents it sees and reaches: nobody (none), those it knows by name (gateway, the default), those"
+        " with a tag (tagged), everybody (all)",
         kind="word",
         choices=("none", "gateway", "tagged", "all"),
     ),

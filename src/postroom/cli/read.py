@@ -448,6 +448,6 @@ command(
     verb="threads.ListTurns",
     places=("conversation",),
     view=views.turns,
-    examples=(("postroom turns conv-general:default --as coder", "who said something, in order"),),
+    examples=(("postroom turns conv-general:default --as coder", "its letters, in order"),),
     looks=True,
 )

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 _OLDER = Option(
-    "--older-than", help="settled so long ago, such as 30d; by default what the settings say", kind="seconds",
+    "--older-than", help="settled so long ago, such as 30d; by default as the settings decide", kind="seconds",
     metavar="SPAN",
 )  # fmt: skip
 _FORCE = Option("--force", help="replace a file that is there", kind="flag")
@@ -348,7 +348,7 @@ def run_backup(context: Context) -> Answer:
     Option("FILE", help="the backup", required=True, complete="files"),
     Option("--force", help="replace a room that holds mail; it is kept beside the new one", kind="flag"),
     about="The backup is checked first. Nobody may have the room open meanwhile: if anybody has, the error names"
-    " the process, and nothing happens. --room says which room.",
+    " the process, and nothing happens. --room names the room.",
     examples=(("postroom rooms restore monday.db --room other.db", "into a new room"),),
     json="path letters bytes seconds kept",
 )

@@ -34,7 +34,7 @@ _TO = Option("TO", name="to", help="an agent's name", kind="address", many=True,
     "send",
     Option(
         "TO",
-        help="who gets it, several with commas: an agent's name; NAME@SYSTEM, or JSON with agent, system, scope;"
+        help="the recipients, with commas between them: an agent's name; NAME@SYSTEM, or JSON with agent, system, scope;"
         " broadcast:SCOPE; or any:CAPABILITY, the least busy agent with that capability",
         complete="agents",
     ),

@@ -243,7 +243,7 @@ command(
 
 # -- the unit of systemd
 
-DRY = Option("--dry-run", help="only say what would be done", kind="flag")
+DRY = Option("--dry-run", help="only show what would be done", kind="flag")
 
 
 # Options that are made absolute: a unit runs in another folder.
@@ -260,7 +260,7 @@ _SERVE = command_of("serve").options
     *_SERVE,
     about="Writes a unit for your own systemd, which starts postroom serve with the same options, and again when it"
     " fails. The room is the one that you would use here, by its whole path. A file that Postroom did not write is left"
-    " as it is. Nothing is started: the lines that do are told. systemd need not be there.",
+    " as it is. Nothing is started: the commands that do are printed. systemd need not be there.",
     examples=(
         ("postroom service install --dry-run", "what the unit would say"),
         ("postroom service install --http off", "for the room of this project, without HTTP"),
@@ -415,14 +415,14 @@ SCOPE = ("POSTROOM_SCOPE", "INBOX_SCOPE")
     ),
     Option(
         "--scope",
-        help="the team of letters and agents that say nothing of one; else POSTROOM_SCOPE, else INBOX_SCOPE",
+        help="the team of letters and agents for which none is named; else POSTROOM_SCOPE, else INBOX_SCOPE",
         metavar="NAME",
         complete="scopes",
     ),
     Option("--config", help="start nothing; print what a host's configuration needs to start it", kind="flag"),
     about="Hosts such as Claude Code, Codex and Gemini CLI start it and talk to it; [the page about it](mcp.md)"
     " has the lines for each. It opens the room itself, or asks a daemon, and ends when the host hangs up."
-    ' Needs the extra: pip install "postroom[mcp]".\n\nA tool that is not told who is calling acts as the'
+    ' Needs the extra: pip install "postroom[mcp]".\n\nA tool call that names no agent acts as the'
     " agent of --as, POSTROOM_AGENT or INBOX_AGENT_ID, else as the agent of the session whose host started"
     " the server. A daemon that requires tokens needs POSTROOM_AUTH_TOKEN. Nothing but JSON-RPC goes to"
     " standard output.",

@@ -49,7 +49,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "turns": ("read", "replay a conversation"),
     },
     "Finding": {
-        "search": ("read", "find letters by what they say"),
+        "search": ("read", "find letters by their text"),
     },
     "Tasks": {
         "tasks": ("tasks", "list the tasks you gave and were given"),
@@ -57,7 +57,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "tasks give": ("tasks", "give one agent a task"),
         "tasks accept": ("tasks", "take a task on"),
         "tasks admit": ("tasks", "accept or reject a task by rules"),
-        "tasks reject": ("tasks", "say no to a task"),
+        "tasks reject": ("tasks", "refuse a task"),
         "tasks start": ("tasks", "report that you work on a task now"),
         "tasks ask": ("tasks", "ask the giver of a task a question"),
         "tasks answer": ("tasks", "answer the receiver's question"),
@@ -80,7 +80,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Errands": {
         "unsend": ("send", "take back letters that you sent"),
-        "block": ("send", "refuse mail from an agent; without a name, list who is refused"),
+        "block": ("send", "refuse mail from an agent; without a name, list the agents that are refused"),
         "unblock": ("send", "accept mail from an agent again"),
     },
     "Rings": {

@@ -100,8 +100,8 @@ class RequestFields(MailboxVerb, kw_only=True):
 class LetterFields(RequestFields, kw_only=True):
     """The fields of a letter besides `to` and `body`."""
 
-    cc: Annotated[Any, "who gets a copy"] = None
-    bcc: Annotated[Any, "who gets a copy that nobody else sees"] = None
+    cc: Annotated[Any, "further recipients, who get a copy"] = None
+    bcc: Annotated[Any, "recipients of a copy that nobody else sees"] = None
     kind: Annotated[
         str | None,
         "an open word, such as request; message by default, in a broadcast notification, in a handoff handoff",
