@@ -73,7 +73,11 @@ def test_places_share_words() -> None:
         ),
         (("dead", "--all"), "--all", "did you mean '--everyone'?"),
         (("reply", "a", "hi", "you"), "arguments", "quote a text that has blanks; or name it with --body"),
-        (("check", "bob"), "arguments", "it takes options alone: --as NAME names the agent, --help shows the others"),
+        (
+            ("check", "bob"),
+            "arguments",
+            "it takes options alone: --as NAME names the agent, --help shows the others",
+        ),
         (("send", "--subjct", "x"), "--subjct", "did you mean '--subject'?"),
         (("send", "--qqqqq"), "--qqqqq", "--help shows all"),
         (("read",), "ID", "the letter's id, or how it begins"),
