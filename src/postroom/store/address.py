@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..errors import BadStore, Invalid
 
@@ -24,6 +24,58 @@ ADDRESS_RULE = (
 )
 
 
+class Address(NamedTuple):
+    """An address, parsed."""
+
+    scheme: Literal["memory", "sqlite", "files"]
+    place: str  # the path of the file or folder; empty for a room in memory
+    layout: str = ""  # of a room of files
+
+
+def parse(address: str) -> Address:
+    """Return the parts of an address; BadStore for what is no address."""
+    if not isinstance(address, str) or not address or "\0" in address:
+        raise BadStore(f"{address!a} is not an address", field="store", hint=ADDRESS_RULE)
+    scheme, colon, rest = address.partition(":")
+    if colon and scheme == "memory":
+        if rest:
+            raise BadStore(f"memory: takes no name, got {rest!a}", field="store")
+        return Address("memory", "")
+    if colon and scheme == "sqlite":
+        return Address("sqlite", _path(rest, address))
+    if colon and scheme == "files":
+        return _parse_files(rest, address)
+    if not colon and (address.endswith(".db") or "/" in address):
+        return Address("sqlite", _path(address, address))
+    raise BadStore(f"{address!a} names no store that exists here", field="store", hint=ADDRESS_RULE)
+
+
+def _parse_files(rest: str, address: str) -> Address:
+    from .files.layouts.paths import NAMES  # noqa: PLC0415 - see the docstring
+
+    root, _, choice = rest.partition("?")
+    key, _, layout = choice.partition("=")
+    if key != "layout" or layout not in NAMES:
+        hint = f"files:{root or '/folder'}?layout=" + " or ".join(NAMES)
+        raise BadStore(f"{address!a} names no layout", field="store", hint=hint)
+    return Address("files", _path(root.rstrip("/") or root, address), layout)
+
+
+def _path(path: str, address: str) -> str:
+    path = path.removeprefix("//")
+    # SQLite would read what follows a `?` as options of its own.
+    if not path or path.endswith("/") or "?" in path or "\n" in path:
+        raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE)
+    try:
+        place = os.path.expanduser(path)
+        os.fsencode(place)
+    except UnicodeEncodeError:  # a lone surrogate
+        raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE) from None
+    if place.startswith("~"):  # an unknown user
+        raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE)
+    return place
+
+
 def open_store(
     address: str,
     *,
@@ -33,49 +85,24 @@ def open_store(
     makes: bool = True,
 ) -> Store:
     """Open the store at this address, made if it does not exist; without `makes` its folder must exist."""
-    scheme, rest = _parse(address)
+    scheme, place, layout = parse(address)
     if scheme == "memory":
-        return _open_memory(rest, clock=clock, busy_timeout=busy_timeout)
-    if scheme == "files":
-        return _open_files(rest, address, clock=clock, durable=durable, busy_timeout=busy_timeout, makes=makes)
-    from .sqlite.store import SqliteStore  # noqa: PLC0415 - see the docstring
+        from .sqlite.memory import MemoryStore  # noqa: PLC0415 - see the docstring
 
-    return SqliteStore(_file(rest, address), clock=clock, durable=durable, busy_timeout=busy_timeout)
+        return MemoryStore(clock=clock, busy_timeout=busy_timeout)
+    if scheme == "sqlite":
+        from .sqlite.store import SqliteStore  # noqa: PLC0415 - see the docstring
 
-
-def _parse(address: str) -> tuple[Literal["memory", "sqlite", "files"], str]:
-    if not isinstance(address, str) or not address or "\0" in address:
-        raise BadStore(f"{address!a} is not an address", field="store", hint=ADDRESS_RULE)
-    scheme, colon, rest = address.partition(":")
-    if colon and scheme == "memory":
-        return "memory", rest
-    if colon and scheme == "sqlite":
-        return "sqlite", rest
-    if colon and scheme == "files":
-        return "files", rest
-    if not colon and (address.endswith(".db") or "/" in address):
-        return "sqlite", address
-    raise BadStore(f"{address!a} names no store that exists here", field="store", hint=ADDRESS_RULE)
-
-
-def _open_memory(rest: str, *, clock: Clock | None, busy_timeout: float) -> Store:
-    from .sqlite.memory import MemoryStore  # noqa: PLC0415 - see the docstring
-
-    if rest:
-        raise BadStore(f"memory: takes no name, got {rest!a}", field="store")
-    return MemoryStore(clock=clock, busy_timeout=busy_timeout)
-
-
-def _open_files(rest: str, address: str, **how: Any) -> Store:
+        return SqliteStore(place, clock=clock, durable=durable, busy_timeout=busy_timeout)
     from .files.layouts.base import layout_named  # noqa: PLC0415 - see the docstring
     from .files.store import FileStore  # noqa: PLC0415
 
-    folder, layout = _folder(rest, address)
     # Before anything is written: files of another layout would be set aside as damaged.
-    is_marked = _check_layout(folder, layout)
-    store = FileStore(folder, layout_named(layout), **how)
+    is_marked = _check_layout(place, layout)
+    shape = layout_named(layout)
+    store = FileStore(place, shape, clock=clock, durable=durable, busy_timeout=busy_timeout, makes=makes)
     if not is_marked:
-        _write_mark(folder, layout)
+        _write_mark(place, layout)
     return store
 
 
@@ -124,40 +151,32 @@ def _check_letters(folder: str, layout: str) -> None:
         raise BadStore(what, field="store", hint=f"files:{folder}?layout={found}")
 
 
-def _folder(rest: str, address: str) -> tuple[str, str]:
-    """Return the root of a room of files, and its layout."""
-    from .files.layouts.paths import NAMES  # noqa: PLC0415 - see the docstring
-
-    root, _, choice = rest.partition("?")
-    key, _, layout = choice.partition("=")
-    if key != "layout" or layout not in NAMES:
-        hint = f"files:{root or '/folder'}?layout=" + " or ".join(NAMES)
-        raise BadStore(f"{address!a} names no layout", field="store", hint=hint)
-    return _file(root.rstrip("/") or root, address), layout
-
-
 def folder_of(address: str) -> str | None:
     """Return the folder that the address of a room of files names; None for any other store."""
-    scheme, rest = _parse(address)
-    return _folder(rest, address)[0] if scheme == "files" else None
+    found = parse(address)
+    return found.place if found.scheme == "files" else None
+
+
+def file_of(address: str) -> str | None:
+    """Return the file that a store's address names; None for a store that has none."""
+    found = parse(address)
+    return found.place if found.scheme == "sqlite" else None
 
 
 def place_of(address: str) -> str | None:
     """Return the file or folder of a room; None for one in memory, BadStore for what is no address."""
-    return file_of(address) or folder_of(address)
+    return parse(address).place or None
 
 
 def check_usable(address: str) -> None:
     """Refuse an address where no room can be made or opened, as far as that shows without making anything."""
     from .sqlite import ground  # noqa: PLC0415 - see the docstring
 
-    scheme, rest = _parse(address)
-    if scheme == "sqlite":
-        ground.check_usable(_file(rest, address), is_folder=False)
-    elif scheme == "files":
-        folder, layout = _folder(rest, address)
-        ground.check_usable(folder, is_folder=True)
-        _check_layout(folder, layout)
+    scheme, place, layout = parse(address)
+    if place:
+        ground.check_usable(place, is_folder=scheme == "files")
+    if layout:
+        _check_layout(place, layout)
 
 
 def is_there(address: str) -> bool | None:
@@ -186,32 +205,9 @@ def is_blank(place: str) -> bool:
     return True
 
 
-def file_of(address: str) -> str | None:
-    """Return the file that a store's address names; None for a store that has none."""
-    scheme, rest = _parse(address)
-    return _file(rest, address) if scheme == "sqlite" else None
-
-
-def _file(path: str, address: str) -> str:
-    path = path.removeprefix("//")
-    # SQLite would read what follows a `?` as options of its own.
-    if not path or path.endswith("/") or "?" in path or "\n" in path:
-        raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE)
-    try:
-        place = os.path.expanduser(path)
-        os.fsencode(place)
-    except UnicodeEncodeError:  # a lone surrogate
-        raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE) from None
-    if place.startswith("~"):  # an unknown user
-        raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE)
-    return place
-
-
 def absolute(address: str) -> str:
     """Return a room's address with an absolute path."""
-    place = place_of(address)
-    if place is None:
+    scheme, place, layout = parse(address)
+    if not place:
         raise Invalid("a room in memory is gone when it ends", field="room", hint="name a file")
-    if folder_of(address) is not None:
-        return f"files:{os.path.abspath(place)}?{address.partition('?')[2]}"
-    return f"sqlite:{os.path.abspath(place)}"
+    return f"{scheme}:{os.path.abspath(place)}{f'?layout={layout}' if layout else ''}"
