@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Struct
@@ -186,6 +186,10 @@ class Tool(HostVerb, kw_only=True):
     repeatable: ClassVar[bool] = False  # is a second call with the same arguments harmless?
     choices: ClassVar[dict[str, tuple[str, ...]]] = {}  # arguments with a fixed set of values
 
+    def __post_init__(self) -> None:
+        if self.declaration().waits:  # never longer than a host waits for it
+            self.timeout: float = max(0.0, min(self.timeout, LONGEST_WAIT))
+
     def owners(self, core: Core, principal: Principal) -> list[str | None]:
         for name, choices in self.choices.items():
             value = getattr(self, name)
@@ -270,19 +274,6 @@ _SENT: dict[str, Any] = {
 }
 
 
-class WaitingTool(Tool, kw_only=True):
-    """A tool that may wait, never longer than a host waits for it."""
-
-    timeout: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.timeout = bounded(self.timeout)
-
-
-def bounded(timeout: float) -> float:
-    return max(0.0, min(timeout, LONGEST_WAIT))
-
-
 class SendingTool(Tool, kw_only=True, rename={"from_": "from"}):
     """A tool that sends. The sender is the token's agent, whatever the call names."""
 
@@ -320,9 +311,6 @@ class SendMessage(SendingTool, kw_only=True, rename={"from_": "from"}):
     key: Annotated[str | None, "repeat it to retry safely: nothing is sent twice"] = None
     timeout: Annotated[float, "seconds; default 0, at most 50"] = 0.0
     asked: Annotated[Ask | None, LOCAL] = None  # the request whose answer is waited for
-
-    def __post_init__(self) -> None:
-        self.timeout = bounded(self.timeout)
 
     @property
     def to_all(self) -> bool:
@@ -406,28 +394,24 @@ class ReadThread(Tool, kw_only=True):
     agent_id: _ME = None
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
-        letters = self._tagged(core, principal) or self._in_thread(core, principal)
-        return counted(map(record, letters), threadTag=self.thread_tag)
-
-    def _tagged(self, core: Core, principal: Principal) -> list[Message]:
-        """Return the letters with the tag. An agent that is in a thread sees all of it, and so does an operator
-        without a name; the holder of an agent's token sees only what that agent sent or received (I8).
-        """
-        tag, me = self.thread_tag, self.me or ""
+        tag, me = self.thread_tag, self.me
         scope = self.scope or self.team or (None if me else DEFAULT_SCOPE)
-        found = perform(core, principal, threads.GetTagged(agent_id=me, tag=tag, scope=scope)).letters
-        if found and me and principal.agent is None:
+        letters = self._seen(core, principal, partial(threads.GetTagged, tag=tag, scope=scope), is_tag=True)
+        letters = letters or self._seen(core, principal, partial(threads.GetThread, thread=tag))
+        return counted(map(record, letters), threadTag=tag)
+
+    def _seen(
+        self, core: Core, principal: Principal, verb: Callable[..., Any], *, is_tag: bool = False
+    ) -> list[Message]:
+        """Return the letters that the caller may see. An agent that is in a thread sees all of it, and so does an
+        operator without a name; the holder of an agent's token sees only what that agent sent or received (I8).
+        """
+        found: list[Message] = perform(core, principal, verb(agent_id=self.me or "")).letters
+        if found and self.me and principal.agent is None:
             scopes = {one.scope for one in found}  # the same tag in another scope is another conversation
             with suppress(NotAllowed, Invalid):  # in a room with tokens, a caller without one is no operator
-                whole = perform(core, principal, threads.GetTagged(tag=tag, scope=scope)).letters
-                return [one for one in whole if one.scope in scopes]
-        return found
-
-    def _in_thread(self, core: Core, principal: Principal) -> list[Message]:
-        found = perform(core, principal, threads.GetThread(agent_id=self.me or "", thread=self.thread_tag)).letters
-        if found and self.me and principal.agent is None:
-            with suppress(NotAllowed, Invalid):  # as above
-                return perform(core, principal, threads.GetThread(thread=self.thread_tag)).letters
+                whole: list[Message] = perform(core, principal, verb()).letters
+                return [one for one in whole if one.scope in scopes] if is_tag else whole
         return found
 
 
@@ -454,7 +438,7 @@ class ListAgents(Tool, kw_only=True):
 
 
 @tool("wait_for_mail", action="wait", waits=True)
-class WaitForMail(WaitingTool, kw_only=True):
+class WaitForMail(Tool, kw_only=True):
     """Wait for the next message, at most 50 seconds; null when none came. Pass the cursor to the next call and
     nothing is missed.
     """
@@ -490,7 +474,7 @@ _STEPS = ("give", "accept", "start", "ask", "answer", "complete", "fail", "rejec
 
 
 @tool("claim", action="claim", waits=True)
-class Claim(WaitingTool, kw_only=True):
+class Claim(Tool, kw_only=True):
     """Take messages to work on: nobody else gets them until the lease ends. Settle each with ack and its token."""
 
     title = "Claim work"
