@@ -18,7 +18,6 @@ from postroom.store.notification import (
     LocalNotifier,
     PollWatch,
     ProcessNotifier,
-    TimerWatch,
     open_inotify,
 )
 from tests.store.helpers import descriptors
@@ -170,7 +169,7 @@ def test_where_no_signal_file_can_be_made_a_watch_polls(
 
     monkeypatch.setattr(ProcessNotifier, "create_signal", fail)
     with closing(notifier.watch(["bob"])) as watch:
-        assert isinstance(watch, TimerWatch)
+        assert isinstance(watch, PollWatch)
         watch.add("cleo")
         assert watch.wait(SOON)
         assert watch.fileno() == -1

@@ -109,7 +109,7 @@ class ProcessNotifier:
 
     def watch(
         self, mailboxes: Iterable[str], listen: Callable[[int], InotifyWatch] | None = None
-    ) -> InotifyWatch | PollWatch | TimerWatch:
+    ) -> InotifyWatch | PollWatch:
         """Start to watch these mailboxes; `listen` makes a special watch from an inotify descriptor."""
         wanted = (EVERYONE, *mailboxes)
         descriptor = self._acquire_inotify()
@@ -125,7 +125,10 @@ class ProcessNotifier:
         except OSError as error:
             watch.close()
             if error.errno in _UNWATCHABLE:
-                return TimerWatch(wanted)
+                blind = PollWatch(None)
+                for mailbox in wanted:
+                    blind.add(mailbox)
+                return blind
             raise
         except BaseException:  # an interrupt must not leak the descriptor
             watch.close()
@@ -301,24 +304,31 @@ class InotifyWatch:
 
 
 class PollWatch:
-    """A watch without inotify: compares the modification times of the signal files every `POLL` seconds."""
+    """A watch without inotify: looks every `POLL` seconds which signal files were touched.
 
-    def __init__(self, notifier: ProcessNotifier) -> None:
+    Without a notifier, where no signal file can be made, it reports every mailbox at each look.
+    """
+
+    def __init__(self, notifier: ProcessNotifier | None) -> None:
         self._notifier = notifier
-        self._seen: dict[str, tuple[str, int]] = {}
+        self._seen: dict[str, tuple[str, int]] = {}  # mailbox -> its signal file, and when that was touched
 
     def add(self, mailbox: str) -> None:
-        path = self._notifier.create_signal(mailbox)
-        self._seen[mailbox] = (path, os.stat(path).st_mtime_ns)
+        if self._notifier is None:
+            self._seen[mailbox] = ("", 0)
+        else:
+            path = self._notifier.create_signal(mailbox)
+            self._seen[mailbox] = (path, os.stat(path).st_mtime_ns)
 
     def wait(self, timeout: float) -> bool:
         end = time.monotonic() + timeout
-        while not self.notified():
+        while True:
             left = end - time.monotonic()
-            if left <= 0:
+            time.sleep(max(min(POLL, left), 0))
+            if self.notified():
+                return True
+            if left <= POLL:
                 return False
-            time.sleep(min(POLL, left))
-        return True
 
     def fileno(self) -> int:
         return -1
@@ -326,37 +336,14 @@ class PollWatch:
     def notified(self) -> set[str]:
         notified = set()
         for mailbox, (path, seen) in self._seen.items():
-            touched = os.stat(path).st_mtime_ns
-            if touched != seen:
+            touched = os.stat(path).st_mtime_ns if path else 0
+            if touched != seen or not path:
                 self._seen[mailbox] = (path, touched)
                 notified.add(mailbox)
         return (set(self._seen) if EVERYONE in notified else notified) - {EVERYONE}
 
     def close(self) -> None:
         self._seen.clear()
-
-
-class TimerWatch:
-    """A watch where no signal file can be made: reports every mailbox every `POLL` seconds."""
-
-    def __init__(self, mailboxes: Iterable[str]) -> None:
-        self._mailboxes = set(mailboxes) - {EVERYONE}
-
-    def add(self, mailbox: str) -> None:
-        self._mailboxes.add(mailbox)
-
-    def wait(self, timeout: float) -> bool:
-        time.sleep(max(min(POLL, timeout), 0))
-        return True
-
-    def fileno(self) -> int:
-        return -1
-
-    def notified(self) -> set[str]:
-        return set(self._mailboxes)
-
-    def close(self) -> None:
-        self._mailboxes.clear()
 
 
 def read_events(events: bytes) -> Iterator[tuple[int, int, str]]:
