@@ -120,17 +120,16 @@ class Service:
     async def run(self) -> None:
         """Serve until it is stopped, or until nothing came for so long."""
         with _signals(), _listed(self):
-            renewing = asyncio.create_task(self._renew())
-            watching = asyncio.create_task(self._end_with_program())
+            chores = [asyncio.create_task(one) for one in (self._renew(), self._end_with_program())]
             try:
                 await self._claim_and_handle()
-                await self._wait_for(self._hurried, *self._in_hand, seconds=self._grace, everything=True)
+                if self._in_hand:
+                    finished = asyncio.gather(*self._in_hand, return_exceptions=True)
+                    await self._first_of(self._hurried, finished, seconds=self._grace)
             finally:
-                for task in self._in_hand:
+                for task in (*self._in_hand, *chores):
                     task.cancel()
-                await asyncio.gather(*self._in_hand, return_exceptions=True)
-                renewing.cancel()
-                watching.cancel()
+                await asyncio.gather(*self._in_hand, *chores, return_exceptions=True)
 
     async def _end_with_program(self) -> None:
         """Stop when the main thread has ended: from then on Python starts no thread, and waits for this one."""
@@ -143,7 +142,7 @@ class Service:
         while not self._stopping.is_set():
             free = self._concurrency - len(self._in_hand)
             if not free:
-                await self._wait_for(self._stopping, *self._in_hand)
+                await self._first_of(self._stopping, *self._in_hand)
                 continue
             try:
                 claimed = await self._claim(free)
@@ -154,7 +153,7 @@ class Service:
                 if isinstance(error, PostroomError) and error.fault == "caller":
                     raise
                 log.warning("mail for %s cannot be claimed: %s", self._mailbox.name, error)
-                await self._wait_for(self._stopping, seconds=pause)
+                await self._first_of(self._stopping, seconds=pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
                 continue
             if not claimed and self._timeout is not None and not self._in_hand:
@@ -171,7 +170,7 @@ class Service:
             self._mailbox.claim(most, lease=self._lease, timeout=seconds, **self._filters)
         )
         try:
-            await self._wait_for(self._stopping, claiming)
+            await self._first_of(self._stopping, claiming)
             return claiming.result() if claiming.done() else []
         finally:
             if not claiming.done():
@@ -227,26 +226,15 @@ class Service:
                     if not task.done():
                         log.warning("the lease on %s cannot be renewed: %s", keeper.id, error)
 
-    async def _wait_for(
-        self,
-        event: asyncio.Event,
-        *tasks: asyncio.Task[Any],
-        seconds: float | None = None,
-        everything: bool = False,
+    async def _first_of(
+        self, event: asyncio.Event, *others: asyncio.Future[Any], seconds: float | None = None
     ) -> None:
-        """Wait until the event is set, one of the tasks (or everything) is done, or the time is up."""
+        """Wait until the event is set, one of the others is done, or the time is up."""
         happens = asyncio.create_task(event.wait())
-        until = asyncio.ensure_future(asyncio.wait(tasks)) if everything and tasks else None
-        if everything and until is None:
-            happens.cancel()
-            return
-        waited = {happens, *tasks} if until is None else {happens, until}
         try:
-            await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({happens, *others}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             happens.cancel()
-            if until is not None:
-                until.cancel()
 
 
 def _words(error: Exception) -> str:
