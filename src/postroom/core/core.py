@@ -174,8 +174,7 @@ def change_record(
         held = find_record(core, kind, key)
         before = None if held is None else convert(held.value, wanted)
         after = step(before)
-        is_same = [after] == [before]
-        return [] if is_same else [put_record(kind, key, after, held, durable=durable)], after
+        return [] if after == before else [put_record(kind, key, after, held, durable=durable)], after
 
     return commit(core, plan)
 

@@ -8,9 +8,10 @@
 
         def run(self, core: Core, principal: Principal) -> LetterResult: ...
 
-The fields are the parameters: type, default and one line of help each. The docstring is the verb's help. `perform`
-authorises the caller and runs the verb; nothing else does. From the same declaration the surfaces make JSON-RPC
-methods, socket actions, `POST /v1/VERB`, MCP tools, commands, JSON Schema and the reference pages.
+The fields are the parameters: type, default and one line of help each. The docstring is the verb's help. A result
+that is no object in JSON, such as a list, gets a name there: `@verb("peers", list[Peer], under="peers", ...)`.
+`perform` authorises the caller and runs the verb; nothing else does. From the same declaration the surfaces make
+JSON-RPC methods, socket actions, `POST /v1/VERB`, MCP tools, commands, JSON Schema and the reference pages.
 
 A verb that comes over a wire is made by `from_params`, which checks every type. msgspec checks types there and not
 in constructors, so what types cannot say is checked in `run` or `__post_init__`, for callers in Python too.
