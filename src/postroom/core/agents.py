@@ -88,8 +88,11 @@ class Register(MailboxVerb, kw_only=True):
         def plan() -> Sequence[Write]:
             core_names.check_not_moved(core, name, "id")
             held = find_record(core, CARD, name)
-            if held is not None:
-                check_taken(convert(held.value, Card))
+            holder = principal.name if held is None else convert(held.value, Card).principal
+            alive = is_routable(presence(_last_beat(core, name), moment, core.limits))
+            # Without a token a caller cannot take the name of a live agent; a token proves whose it is (G8).
+            if alive and holder != principal.name and principal.token is None:
+                raise NameTaken(f"{name!r} is held by another live agent", field="id")
             return [
                 put_record(CARD, name, card, held),
                 *membership_writes(core, name, card, held),
@@ -98,12 +101,6 @@ class Register(MailboxVerb, kw_only=True):
                 # Last and without a sync of its own: the card before it is durable in the same commit.
                 put_record(BEAT, name, first_beat(moment), find_record(core, BEAT, name), durable=False),
             ]
-
-        def check_taken(held: Card) -> None:
-            alive = is_routable(presence(_last_beat(core, name), moment, core.limits))
-            # Without a token a caller cannot take the name of a live agent; a token proves whose it is (G8).
-            if alive and held.principal != principal.name and principal.token is None:
-                raise NameTaken(f"{name!r} is held by another live agent", field="id")
 
         core.store.commit(plan)
         return registered_agent(core, name)

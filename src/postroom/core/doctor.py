@@ -168,13 +168,10 @@ def _peers(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
     _, stranded = count_waiting(core)
     for system, many in stranded.items():
         hint = f"{no_route(known, system).hint}; what waits for longer than outbox_max_age is dead"
-        yield warning("peers", f"{_letters(many)} for {system}, to which there is no way", hint)
+        waiting = "a letter waits" if many == 1 else f"{many} letters wait"
+        yield warning("peers", f"{waiting} for {system}, to which there is no way", hint)
     if known and not stranded and not any(peer.alert for peer in known.values()):
         yield ok("peers", f"{len(known)} other systems are known: {_few(list(known))}")
-
-
-def _letters(many: int) -> str:
-    return "a letter waits" if many == 1 else f"{many} letters wait"
 
 
 def _dead_at(core: Core, mailbox: str) -> int:

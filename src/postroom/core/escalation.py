@@ -259,11 +259,10 @@ def climb_overdue(core: Core, now: datetime, *, most: int | None = None) -> int:
     With `most`, at most so many that are overdue, and no others.
     """
     waiting = values_of(core, OPEN_ESCALATION, Escalation).values()
-    if most is None:
-        ready = [one.id for one in waiting if _is_due(one, now) or current(core, one).status != "open"]
-    else:
-        ready = [one.id for one in waiting if _is_due(one, now)][:most]
-    return sum(_close_or_climb(core, id, now) for id in ready)
+    ready = [
+        one.id for one in waiting if _is_due(one, now) or (most is None and current(core, one).status != "open")
+    ]
+    return sum(_close_or_climb(core, id, now) for id in ready[:most])
 
 
 def _is_due(one: Escalation, now: datetime) -> bool:

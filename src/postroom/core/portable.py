@@ -227,8 +227,6 @@ def _with_one_human(message: Message) -> Message:
     """Return the letter with the human's one mailbox; old rooms had several for the human."""
     sender = check_party(message.sender, "sender")
     named = tuple(replace(r, address=ONE_MAILBOX.get(fold(r.address), r.address)) for r in message.recipients)
-    if sender == message.sender and named == message.recipients:
-        return message
     return replace(message, sender=sender, recipients=named)
 
 
