@@ -188,7 +188,7 @@ class QueuedEnvelope(Struct, frozen=True, kw_only=True):
     @property
     def is_free(self) -> bool:
         """Whether the envelope could go to another system as well, and is reserved for none."""
-        return any(_is_sought(one) and not one.delivery.given_to for one in self.found)
+        return any(system_of(one.delivery.mailbox) == ANYWHERE and not one.delivery.given_to for one in self.found)
 
     def for_all(self, result: Result) -> dict[str, Result]:
         """Return the same result for each recipient."""
@@ -202,14 +202,23 @@ def next_envelopes(
 
     `waiting`: the system of each mailbox; `is_postroom`: is the peer of the link a Postroom, too?
     """
-    together: dict[tuple[str, str, tuple[bool, str]], list[Found]] = {}
+    together: dict[tuple[str, str, bool, str], list[Found]] = {}
     for found in outbox.next_letters(core, list(waiting), most, link.takes):
-        system = waiting[found.delivery.mailbox]
-        together.setdefault((found.message.id, system, _group_key(found)), []).append(found)
+        mailbox = found.delivery.mailbox
+        address = parse_address(mailbox, "to")
+        # The peer answers by agent name: a broadcast to a system goes alone, and an agent that is addressed in two
+        # scopes goes in two envelopes.
+        key = (found.message.id, waiting[mailbox], bool(address.agent), address.scope)
+        together.setdefault(key, []).append(found)
     envelopes: list[QueuedEnvelope] = []
     size, now = 0, core.now().wall
-    for (_, system, _), some in together.items():
-        envelopes.append(_envelope_for(core, here, system, some, is_postroom, now))
+    for (_, system, *_), some in together.items():
+        addresses = [parse_address(one.delivery.mailbox, "to") for one in some]
+        # An agent that was addressed anywhere (`name@*`) was found at this system.
+        targets = [Address(agent=to.agent, system=system) if to.system == ANYWHERE else to for to in addresses]
+        envelope = envelope_for(some[0].message, targets, here=here, most_hops=core.limits.federation_hops)
+        encoded = Raw(encode(encode_envelope(envelope, now, is_ours=is_postroom)))
+        envelopes.append(QueuedEnvelope(envelope=envelope, found=tuple(some), encoded=encoded))
         size += envelopes[-1].size
         if size > LARGEST:
             break
@@ -229,35 +238,6 @@ def in_batches(envelopes: Iterable[QueuedEnvelope], most: int, largest: int) -> 
         batch.append(queued)
     if batch:
         yield batch
-
-
-def _group_key(found: Found) -> tuple[bool, str]:
-    """Return what the deliveries in one envelope share, for the peer answers by agent name.
-
-    A broadcast to a system goes alone, and an agent that is addressed in two scopes goes in two envelopes.
-    """
-    address = parse_address(found.delivery.mailbox, "to")
-    return bool(address.agent), address.scope
-
-
-def _envelope_for(
-    core: Core, here: str, system: str, found: list[Found], is_postroom: bool, now: datetime
-) -> QueuedEnvelope:
-    letter, most = found[0].message, core.limits.federation_hops
-    targets = [_target(one.delivery.mailbox, system) for one in found]
-    envelope = envelope_for(letter, targets, here=here, most_hops=most)
-    encoded = Raw(encode(encode_envelope(envelope, now, is_ours=is_postroom)))
-    return QueuedEnvelope(envelope=envelope, found=tuple(found), encoded=encoded)
-
-
-def _is_sought(found: Found) -> bool:
-    return system_of(found.delivery.mailbox) == ANYWHERE
-
-
-def _target(mailbox: str, system: str) -> Address:
-    """Return the recipient at `system`; an agent that was addressed anywhere (`name@*`) was found there."""
-    address = parse_address(mailbox, "to")
-    return Address(agent=address.agent, system=system) if address.system == ANYWHERE else address
 
 
 # -- one round

@@ -177,20 +177,17 @@ class Dialler:
         """Return what the peer reports of itself in the handshake; raise if the connection ended meanwhile."""
         reading.add_done_callback(lambda _: rpc.abort())
         self._link.is_in_handshake = True
+        peer, core = self._link.peer, self._executor.core
         try:
-            return await self._federate(rpc)
+            shown = await self._executor.run_slow(partial(exposure.exposure, core, peer))
+            result = await handshake(rpc, peer, self._here, shown, core.limits)
+            await self._executor.submit(partial(exposure.note, core, peer.system, result.get("exposure")))
         except ConnectionLost:
             if reading.done() and not reading.cancelled():
                 reading.result()
             raise
         finally:
             self._link.is_in_handshake = False
-
-    async def _federate(self, rpc: RpcConnection) -> dict[str, Any]:
-        peer, core = self._link.peer, self._executor.core
-        shown = await self._executor.run_slow(partial(exposure.exposure, core, peer))
-        result = await handshake(rpc, peer, self._here, shown, core.limits)
-        await self._executor.submit(partial(exposure.note, core, peer.system, result.get("exposure")))
         return result
 
     async def _alert(self, wrong: WrongCertificate) -> None:

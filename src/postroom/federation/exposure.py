@@ -139,12 +139,14 @@ def note(core: Core, system: str, params: Any) -> bool:
         writes: list[Write] = []
         for key, route in result.items():
             before = routes.get(key)
-            if before is not None and _is_fresh(before, route, now, until):
+            is_same = before is not None and replace(before, until=until) == replace(route, until=until)
+            # What was announced a moment ago need not be written again.
+            if before is not None and is_same and before.until - now > (until - now) * 0.9:
                 continue
             # First come, first believed: a peer cannot draw away mail for another peer's agent by announcing its
             # name.
             if before is None or same_name(before.teller, system) or before.until <= now:
-                is_new = is_new or before is None or replace(before, until=until) != replace(route, until=until)
+                is_new = is_new or not is_same
                 value = to_plain(replace(route, until=until))
                 writes.append(put_record(ROUTE, key, value, held.get(key), durable=False))
         # An announcement lists all agents. One that is missing is gone, unless it was found by asking for its
@@ -155,12 +157,6 @@ def note(core: Core, system: str, params: Any) -> bool:
         return writes, is_new or bool(gone)
 
     return commit(core, plan)
-
-
-def _is_fresh(before: Route, route: Route, now: datetime, until: datetime) -> bool:
-    """Return whether the same was announced a moment ago: then it need not be written again."""
-    is_young = before.until - now > (until - now) * 0.9
-    return is_young and replace(before, until=until) == replace(route, until=until)
 
 
 def _read(core: Core, peer: Peer, params: dict[str, Any]) -> dict[str, Route]:

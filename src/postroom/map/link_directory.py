@@ -343,6 +343,9 @@ def _may_be_shown(name: str, card: Card | None, text: str) -> bool:
 # -- our agents at the server
 
 
+LIST_SCOPES, CREATE, JOIN = "map/scopes/list", "map/scopes/create", "map/scopes/join"
+
+
 class ExposedAgents:
     """Our agents at the server in one session: under which ids, and with which role and scopes.
 
@@ -355,7 +358,7 @@ class ExposedAgents:
         self._options = options
         self._memory = memory
         self.own = own
-        self.scopes = ScopeMembership()
+        self._scopes: dict[str, str] = {}  # the server's ids of scopes, by our names
         self.names: dict[str, str] = {}  # of our agents, by their ids there
         self._registered: dict[str, dict[str, Any]] = {}  # by name: what each was registered with
         self._exposed: dict[str, dict[str, Any]] = {}  # by name: what each is to be registered with
@@ -413,7 +416,7 @@ class ExposedAgents:
             raise MapRefusal({"message": "it registers agents and gives them no id"})
         self.names[found.id] = name
         self._memory.note_address(found.id, name)
-        await self.scopes.join(rpc, agent, params.get("scopes", ()))
+        await self._join(rpc, agent, params.get("scopes", ()))
 
     async def has_lost(self, rpc: RpcConnection, name: str) -> bool:
         """Return whether another agent there has taken the name of this one, which is then dropped."""
@@ -456,7 +459,7 @@ class ExposedAgents:
         """Return our agents in a scope, or with a role."""
         known = {name: self._exposed[name] for name in self.names.values() if name in self._exposed}
         if isinstance(meant, str):
-            scope = self.scopes.name_of(meant)
+            scope = next((name for name, id in self._scopes.items() if id == meant), meant)
             return [name for name, params in known.items() if scope in params.get("scopes", ())]
         return [
             name
@@ -464,37 +467,26 @@ class ExposedAgents:
             if params["role"] == meant.name and meant.within in {None, *params.get("scopes", ())}
         ]
 
+    # -- their scopes
 
-LIST_SCOPES, CREATE, JOIN = "map/scopes/list", "map/scopes/create", "map/scopes/join"
+    def scope_id_of(self, name: str) -> str:
+        return self._scopes.get(name, name)
 
+    async def _join(self, rpc: RpcConnection, agent: Mapping[str, Any], scopes: Iterable[str]) -> None:
+        """Join scopes. `agent`: the server's answer to the registration; it may know no scopes at all.
 
-class ScopeMembership:
-    """The scopes of our agents at the server in one session.
-
-    A server that puts agents into the scopes they name in their registration says so in its answer. The SDK's own
-    does not, and has scope ids of its own: there each scope is looked up by its name, made if there is none, and
-    joined.
-    """
-
-    def __init__(self) -> None:
-        self._ids: dict[str, str] = {}  # the server's, by our names
-
-    def id_of(self, name: str) -> str:
-        return self._ids.get(name, name)
-
-    def name_of(self, id: str) -> str:
-        return next((name for name, theirs in self._ids.items() if theirs == id), id)
-
-    async def join(self, rpc: RpcConnection, agent: Mapping[str, Any], scopes: Iterable[str]) -> None:
-        """Join scopes. `agent`: the server's answer to the registration; it may know no scopes at all."""
+        A server that puts agents into the scopes they name in their registration says so in its answer. The SDK's
+        own does not, and has scope ids of its own: there each scope is looked up by its name, made if there is
+        none, and joined.
+        """
         has = agent.get("scopes")
         for name in scopes:
             if not (isinstance(has, list) and name in has):
                 with suppress(MapRefusal):
-                    await rpc.call(JOIN, scopeId=await self._scope_id_of(rpc, name), agentId=agent["id"])
+                    await rpc.call(JOIN, scopeId=await self._find_scope(rpc, name), agentId=agent["id"])
 
-    async def _scope_id_of(self, rpc: RpcConnection, name: str) -> str:
-        if name not in self._ids:
+    async def _find_scope(self, rpc: RpcConnection, name: str) -> str:
+        if name not in self._scopes:
             rows = _list((await rpc.call(LIST_SCOPES)).get("scopes"))
             named: list[Any] = [
                 row for row in rows if isinstance(row, dict) and name in (row.get("id"), row.get("name"))
@@ -502,5 +494,5 @@ class ScopeMembership:
             if not named:
                 named = [(await rpc.call(CREATE, name=name)).get("scope")]
             ids = (row.get("id") for row in named if isinstance(row, dict))
-            self._ids[name] = next((id for id in ids if isinstance(id, str) and id), name)
-        return self._ids[name]
+            self._scopes[name] = next((id for id in ids if isinstance(id, str) and id), name)
+        return self._scopes[name]

@@ -278,7 +278,7 @@ class LinkSession:
                 await self._exposed.register_changed(rpc)
             while self._emitted:
                 with suppress(MapRefusal):  # the scope has no other member
-                    where = self._exposed.scopes.id_of(self._options.scope)
+                    where = self._exposed.scope_id_of(self._options.scope)
                     await rpc.call(SEND, to={"scope": where}, **event_params(self._emitted.popleft()))
             if await self._send_waiting(rpc, server):
                 undelivered.note_sent()
