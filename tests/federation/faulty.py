@@ -23,7 +23,7 @@ from postroom.clock import SystemClock
 from postroom.core import arrivals, outbox, peers, retention
 from postroom.federation import courier, incoming, lookup
 from postroom.federation.connection import RpcConnection
-from postroom.federation.courier import Courier, QueuedEnvelope
+from postroom.federation.courier import Courier, QueuedLetter
 from postroom.federation.incoming import MOST_TOGETHER, PeerHandler
 from postroom.federation.lookup import LookupResult
 from postroom.formats import federation
@@ -208,7 +208,7 @@ def deaf() -> None:
 
 def generous() -> None:
     """Gives a letter to who says yes first, and to the next one when the line is cut."""
-    put(QueuedEnvelope, "is_free", False)
+    put(QueuedLetter, "is_free", False)
 
 
 def forgetful() -> None:

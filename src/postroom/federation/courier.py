@@ -1,13 +1,13 @@
 """Sending the letters that wait for one peer: many at once, each sender's letters to one recipient in order.
 
     RULES              what happens to a letter after each answer of the peer
-    QueuedEnvelope     one letter to all its recipients at one system, encoded
+    QueuedLetter       one letter to all its recipients at one system, encoded
     SendRound          the letters of one round on one connection: which are unanswered, and behind which others
     Courier            the task of one link that runs such rounds and records their results
 
-**Commit order (G9).** A letter stays queued here until the peer has confirmed it; what is confirmed is recorded in
-batches. A confirmation that is lost, or cannot be recorded, makes the letter go once more, and the peer knows its
-id.
+**Commit order (G9).** A letter stays queued here until the peer has confirmed it; what one answer confirms is
+recorded in one commit. A confirmation that is lost, or cannot be recorded, makes the letter go once more, and the
+peer knows its id.
 
 **After a cut** nobody knows which letter caused it, if any. So the next connection begins with one letter at a
 time, and a letter during which the connection is cut PATIENT times waits as if it had been refused.
@@ -164,7 +164,7 @@ AROUND = 1024  # bytes around an envelope in a call, `after` included
 LARGEST = 8 * 1024 * 1024  # bytes of letters that are looked up at once, and one letter more
 
 
-class QueuedEnvelope(Struct, frozen=True, kw_only=True):
+class QueuedLetter(Struct, frozen=True, kw_only=True):
     """The envelope of one letter, and its deliveries that go to one system together."""
 
     envelope: Envelope
@@ -197,7 +197,7 @@ class QueuedEnvelope(Struct, frozen=True, kw_only=True):
 
 def next_envelopes(
     core: Core, here: str, waiting: Mapping[str, str], most: int, link: Link, is_postroom: bool
-) -> list[QueuedEnvelope]:
+) -> list[QueuedLetter]:
     """Return the next envelopes for these mailboxes, in order of acceptance.
 
     `waiting`: the system of each mailbox; `is_postroom`: is the peer of the link a Postroom, too?
@@ -210,7 +210,7 @@ def next_envelopes(
         # scopes goes in two envelopes.
         key = (found.message.id, waiting[mailbox], bool(address.agent), address.scope)
         together.setdefault(key, []).append(found)
-    envelopes: list[QueuedEnvelope] = []
+    envelopes: list[QueuedLetter] = []
     size, now = 0, core.now().wall
     for (_, system, *_), some in together.items():
         addresses = [parse_address(one.delivery.mailbox, "to") for one in some]
@@ -218,16 +218,16 @@ def next_envelopes(
         targets = [Address(agent=to.agent, system=system) if to.system == ANYWHERE else to for to in addresses]
         envelope = envelope_for(some[0].message, targets, here=here, most_hops=core.limits.federation_hops)
         encoded = Raw(encode(encode_envelope(envelope, now, is_ours=is_postroom)))
-        envelopes.append(QueuedEnvelope(envelope=envelope, found=tuple(some), encoded=encoded))
+        envelopes.append(QueuedLetter(envelope=envelope, found=tuple(some), encoded=encoded))
         size += envelopes[-1].size
         if size > LARGEST:
             break
     return envelopes
 
 
-def in_batches(envelopes: Iterable[QueuedEnvelope], most: int, largest: int) -> Iterator[list[QueuedEnvelope]]:
+def in_batches(envelopes: Iterable[QueuedLetter], most: int, largest: int) -> Iterator[list[QueuedLetter]]:
     """Cut a sequence into the envelopes of one call each: at most so many, of so many bytes, but at least one."""
-    batch: list[QueuedEnvelope] = []
+    batch: list[QueuedLetter] = []
     size = 0
     for queued in envelopes:
         own = queued.size + AROUND * len(queued.found)
@@ -254,26 +254,26 @@ class SendRound:
         self.connection = connection
         self.turns = asyncio.Semaphore(calls)  # for calls that are not answered
         self.moved = 0  # deliveries that changed
-        self.unanswered: dict[tuple[str, str], QueuedEnvelope] = {}  # by key
+        self.unanswered: dict[tuple[str, str], QueuedLetter] = {}  # by key
         self._held: set[tuple[str, str]] = set()  # pairs with a letter that was not accepted
-        self._last: dict[tuple[str, str], QueuedEnvelope] = {}  # by pair: the envelope that was sent last
+        self._last: dict[tuple[str, str], QueuedLetter] = {}  # by pair: the envelope that was sent last
 
     @property
     def is_over(self) -> bool:
         return self.connection.rpc.lost.is_set()
 
-    def may_go(self, queued: QueuedEnvelope) -> bool:
+    def may_go(self, queued: QueuedLetter) -> bool:
         """Return whether it may go without passing an envelope of the same pair that waits."""
         if self._held.isdisjoint(queued.pairs):
             return True
         self.hold(queued)  # it waits, for all its recipients
         return False
 
-    def hold(self, queued: QueuedEnvelope) -> None:
+    def hold(self, queued: QueuedLetter) -> None:
         """Record that this envelope waits: no later one of its pairs may go in this round."""
         self._held.update(queued.pairs)
 
-    def begin(self, queued: QueuedEnvelope) -> dict[str, str]:
+    def begin(self, queued: QueuedLetter) -> dict[str, str]:
         """Record that this envelope goes next; return its unanswered predecessors by recipient."""
         behind = {}
         for pair, target in zip(queued.pairs, queued.envelope.targets, strict=True):
@@ -287,8 +287,8 @@ class SendRound:
 
 # -- the courier
 
-Letter = tuple[QueuedEnvelope, dict[str, str]]  # and its predecessors by recipient
-Answered = tuple[QueuedEnvelope, dict[str, Result]]  # and its results by recipient
+Letter = tuple[QueuedLetter, dict[str, str]]  # and its predecessors by recipient
+Answered = tuple[QueuedLetter, dict[str, Result]]  # and its results by recipient
 WINDOW = 64  # unanswered letters
 CALLS = 2  # unanswered calls, where a peer takes several letters in one: it answers one and has the next
 MOST_BYTES = 256 * 1024  # of letters in one call
@@ -357,8 +357,8 @@ class Courier:
         return send_round.moved > 0
 
     async def _reserve(
-        self, connection: PeerConnection, waiting: dict[str, str], envelopes: list[QueuedEnvelope]
-    ) -> list[QueuedEnvelope]:
+        self, connection: PeerConnection, waiting: dict[str, str], envelopes: list[QueuedLetter]
+    ) -> list[QueuedLetter]:
         """Reserve for our link the letters that could go by another one as well.
 
         After a cut or a crash they go by ours alone.
@@ -368,14 +368,14 @@ class Courier:
         self._new.update(_key_of(found) for found in free if not found.delivery.given_to)
         return [queued for queued in await self._look_up(connection, waiting) if not queued.is_free]
 
-    async def _look_up(self, connection: PeerConnection, waiting: dict[str, str]) -> list[QueuedEnvelope]:
+    async def _look_up(self, connection: PeerConnection, waiting: dict[str, str]) -> list[QueuedLetter]:
         """Look up what goes next; few after a cut, when the window is small."""
         most = self._window * IN_A_ROUND
         look = partial(next_envelopes, self.core, self._here, waiting, most, self._link, connection.in_order)
-        envelopes: list[QueuedEnvelope] = await self._executor.run_slow(look)
+        envelopes: list[QueuedLetter] = await self._executor.run_slow(look)
         return envelopes
 
-    async def _send_all(self, send_round: SendRound, envelopes: list[QueuedEnvelope], most: int) -> None:
+    async def _send_all(self, send_round: SendRound, envelopes: list[QueuedLetter], most: int) -> None:
         largest = send_round.connection.largest
         tasks: set[asyncio.Future[None]] = set()
         for batch in in_batches(envelopes, most, MOST_BYTES if largest is None else min(MOST_BYTES, largest)):
@@ -398,7 +398,7 @@ class Courier:
         elif fault is not None:
             log.error("a letter was not sent because of an internal error", exc_info=fault)
 
-    def _problem_of_ours(self, connection: PeerConnection, queued: QueuedEnvelope) -> Result | None:
+    def _problem_of_ours(self, connection: PeerConnection, queued: QueuedLetter) -> Result | None:
         """Return the reason why this side does not send the envelope; None if it does."""
         # A hub must not send a letter back where it came from (G11).
         if any(same_name(self._link.system, passed) for passed in queued.envelope.path):
@@ -466,7 +466,7 @@ class Courier:
             return None
 
     def _read_answer(
-        self, send_round: SendRound, queued: QueuedEnvelope, row: dict[str, Any]
+        self, send_round: SendRound, queued: QueuedLetter, row: dict[str, Any]
     ) -> dict[str, Result] | None:
         """Return the peer's answer for each recipient; None: it refuses the connection, and not the letter."""
         if row.get("error") is None:
@@ -536,7 +536,7 @@ class Courier:
             self._later(0)
         return is_left
 
-    async def _after_cut(self, envelopes: list[QueuedEnvelope]) -> None:
+    async def _after_cut(self, envelopes: list[QueuedLetter]) -> None:
         self._window = 1
         # Of several nobody knows which one broke the connection.
         if len(envelopes) != 1:
