@@ -164,7 +164,8 @@ class MapConnection:
             # These change who the connection is. Until one is settled, later frames wait (`read`), so that none
             # acts as the wrong agent (G8).
             if isinstance(step.request, SessionVerb | Register | Spawn):
-                return self._settle(step)
+                self._unsettled += 1
+                return asyncio.ensure_future(self._settle(step))
             if self.peer.handles(step):
                 return asyncio.ensure_future(self.peer.answer(step))
             caller = self._caller_of(step)
@@ -229,16 +230,8 @@ class MapConnection:
                 holder.pause(agent["id"], agent["state"])
         self.server.events.after_call(step.request, result)
 
-    def _settle(self, step: Step) -> asyncio.Future[dict[str, Any] | None]:
-        def settled(_: object) -> None:
-            self._unsettled -= 1
-
-        self._unsettled += 1
-        answer = asyncio.ensure_future(self._answer(step))
-        answer.add_done_callback(settled)
-        return answer
-
-    async def _answer(self, step: Step) -> dict[str, Any] | None:
+    async def _settle(self, step: Step) -> dict[str, Any] | None:
+        """Carry out a call that changes who the connection is, or which agents it has, and return its reply."""
         request = step.request
         try:
             if isinstance(request, Register):
@@ -256,6 +249,8 @@ class MapConnection:
             if isinstance(refused, Invalid | QuotaFull):
                 self.server.misuse.refusal(map_error(refused))
             return step.refuse(refused) or None
+        finally:
+            self._unsettled -= 1
 
     # -- who it is
 
