@@ -15,7 +15,7 @@ import signal
 import subprocess
 import time
 from contextlib import contextmanager, suppress
-from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
+from fcntl import LOCK_EX, LOCK_NB, flock
 from shutil import which
 from typing import TYPE_CHECKING, Protocol
 
@@ -171,27 +171,14 @@ def alone(session: Session) -> Iterator[bool]:
 
 def end_waiter(session: Session) -> None:
     """End the waiter of a session and wait until it is gone, so that another can take its place."""
-    try:
-        file = os.open(session.waiter_path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return
     end = time.monotonic() + GRACE
-    try:
-        while not _is_free(file) and time.monotonic() < end:
-            pid, _, began = os.pread(file, 200, 0).decode("utf-8", "replace").strip().partition(" ")
+    with suppress(OSError):  # it ended, or its file was swept, meanwhile
+        while session.has_waiter and time.monotonic() < end:
+            with open(session.waiter_path, encoding="utf-8") as file:
+                pid, _, began = file.read(200).strip().partition(" ")
             if pid.isdecimal() and sessions.is_alive(int(pid), began):
                 os.kill(int(pid), signal.SIGTERM)
             time.sleep(PAUSE / 5)
-    finally:
-        os.close(file)
-
-
-def _is_free(file: int) -> bool:
-    try:
-        flock(file, LOCK_SH | LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def end_with_host(session: Session) -> None:

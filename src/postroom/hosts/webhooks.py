@@ -84,15 +84,11 @@ class Outcome(Struct, frozen=True, kw_only=True):
 def outcome_of(status: int, retry_after: str, now: datetime) -> Outcome:
     if 200 <= status < 300:
         return Outcome(status=status)
-    pause = _pause(retry_after, now) if status in _WAITING else None
-    return Outcome(status=status, problem=_problem_of(status), pause=pause)
-
-
-def _problem_of(status: int) -> str:
-    if 300 <= status < 400:
-        return f"it answered {status}, which leads elsewhere; redirects are not followed"
-    words = {one.value: one.phrase for one in HTTPStatus}
-    return f"it answered {status} {words.get(status, '')}".rstrip()
+    phrase = {one.value: one.phrase for one in HTTPStatus}.get(status, "")
+    problem = f"it answered {status} {phrase}".rstrip()
+    if status < 400:
+        problem = f"it answered {status}, which leads elsewhere; redirects are not followed"
+    return Outcome(status=status, problem=problem, pause=_pause(retry_after, now) if status in _WAITING else None)
 
 
 def _pause(text: str, now: datetime) -> float | None:
