@@ -11,17 +11,18 @@ from tests.cli.terminal import editor, show
 
 
 def test_a_template_is_saved_listed_shown_filled_and_deleted(shell: Shell) -> None:
-    words = ("-s", "Review {file}", "-k", "request", "-p", "high", "--tag", "about-{file}")
+    words = ("-s", "Review {file}", "-k", "request", "-p", "high", "--tag", "about-{file}", "--tag", "urgent")
     saved = shell.json("templates", "save", "review", *words, stdin="Please look at {file}, {{really}}.\n")[
         "template"
     ]
     assert (saved["name"], saved["places"], saved["priority"]) == ("review", ["file"], "high")
     assert shell.json("templates")["templates"] == [saved]
     assert shell.json("templates", "show", "review")["template"] == saved
+    assert "\n- Tags: about-{file}, urgent\n" in shell.run("templates", "show", "review").out
     sent = shell.json("send", "bob", "--as", "ann", "--template", "review", "--fill", "file=a=b.py", "-p", "low")
     letter = sent["letter"]
     assert (letter["text"], letter["subject"]) == ("Please look at a=b.py, {really}.", "Review a=b.py")
-    assert (letter["kind"], letter["priority"], letter["tags"]) == ("request", "low", ["about-a=b.py"])
+    assert (letter["kind"], letter["priority"], letter["tags"]) == ("request", "low", ["about-a=b.py", "urgent"])
     assert shell.json("templates", "delete", "review")["deleted"] == "review"
     assert shell.run("templates", "show", "review").code == shell.run("templates", "delete", "review").code == 67
     assert shell.run("templates").out == "No templates yet.\n"

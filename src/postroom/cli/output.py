@@ -328,7 +328,13 @@ def _shown(screen: Screen, one: Mapping[str, Any], column: Column) -> str:
         return ago(value, screen.now)
     if isinstance(value, int):
         return f"{value:,}"
-    return ", ".join(value) if isinstance(value, list) else screen.short(value) if column == "id" else str(value)
+    return (
+        ", ".join(value)
+        if isinstance(value, (list, tuple))
+        else screen.short(value)
+        if column == "id"
+        else str(value)
+    )
 
 
 def says(text: str, *, each: str = "") -> View:
