@@ -244,8 +244,7 @@ class SqliteStore:
         """Return deliveries of all mailboxes, reading each letter once: it may lie in thousands of them."""
         bare = [queries.bare(one) for one in request]
         numbers = {row[0] for one in bare for row in self.query(*one)}
-        sql = "SELECT number, sum, body FROM letters WHERE number IN (SELECT value FROM json_each(?))"
-        several = self.fetch(rows.letter, (sql, [msgspec.json.encode(sorted(numbers)).decode()]))
+        several = self.fetch(rows.letter, queries.by_number(sorted(numbers)))
         letters = {letter.number: letter.message for letter in several}
         found = self.fetch(partial(rows.found_among, letters), *bare)
         return [one for one in found if one is not None]
