@@ -85,7 +85,7 @@ class GatewayLock:
         """Take the lock, unless another gateway holds it."""
         if self._path is not None:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            if not _is_locked(self._file):
+            if not _try_lock(self._file):
                 self.release()
                 return False
         self.is_ours = True
@@ -105,8 +105,8 @@ class GatewayLock:
         return not is_free
 
 
-def _is_locked(file: int) -> bool:
-    """Lock a file; return False where another process holds it."""
+def _try_lock(file: int) -> bool:
+    """Lock a file; return whether that succeeded."""
     for pause in PAUSES:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
