@@ -124,10 +124,7 @@ class UpdateCard(MailboxVerb, kw_only=True):
         name = self.agent_id
 
         def plan() -> tuple[Sequence[Write], Card]:
-            held = find_record(core, CARD, name)
-            if held is None:
-                core_names.check_not_moved(core, name, "agent_id")
-                raise UnknownAgent(f"{name!r} is not registered", field="agent_id", hint="register it first")
+            held = _held_card(core, name, "agent_id", hint="register it first")
             before = convert(held.value, Card)
             after = self.change(before)
             if after == before:
@@ -182,9 +179,7 @@ def _beat(core: Core, name: str, moment: Moment, changed: dict[str, Any]) -> Age
     is_dormant = changed["dormant"]
 
     def plan() -> Sequence[Write]:
-        if find_record(core, CARD, name) is None:
-            core_names.check_not_moved(core, name, "id")
-            raise UnknownAgent(f"{name!r} is not registered", field="id", hint="register it first")
+        _held_card(core, name, "id", hint="register it first")
         last = _last_beat(core, name)
         warmth = presence(last, moment, core.limits).warmth
         if is_dormant and warmth in {Warmth.EXPIRED, Warmth.GONE}:  # it may not exist any more
@@ -247,11 +242,16 @@ class GetAgent(Verb, kw_only=True):
 
 def registered_agent(core: Core, name: str) -> Agent:
     """Return a registered agent with its presence; UnknownAgent if there is none of this name."""
-    record = find_record(core, CARD, name)
-    if record is None:
-        core_names.check_not_moved(core, name, "id")
-        raise UnknownAgent(f"{name!r} is not registered", field="id")
-    return agent_of(core, record, core.now())
+    return agent_of(core, _held_card(core, name, "id"), core.now())
+
+
+def _held_card(core: Core, name: str, field: str, hint: str | None = None) -> Record:
+    """Return the record of an agent's card; UnknownAgent if there is none of this name."""
+    held = find_record(core, CARD, name)
+    if held is None:
+        core_names.check_not_moved(core, name, field)
+        raise UnknownAgent(f"{name!r} is not registered", field=field, hint=hint)
+    return held
 
 
 def card_of(core: Core, name: str) -> Card | None:
