@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from postroom.core import links
-from postroom.core.links import SILENT, Served
+from postroom.core import outbox
+from postroom.core.outbox import SILENT, Served
 from postroom.core.peers import all_peers
 from postroom.formats.plain import plain
 from postroom.model.codec import to_plain
@@ -21,7 +21,7 @@ from tests.federation.test_ping import typed
 
 
 def state(system: System, *others: str) -> list[str]:
-    return [one.state for one in links.carried(system.room.core, others)]
+    return [one.state for one in outbox.carried(system.room.core, others)]
 
 
 def send(system: System, to: str) -> Carried:
@@ -44,9 +44,9 @@ def test_a_receipt_follows_a_link_that_comes_and_goes(tmp_path: Path) -> None:
         until(lambda: state(b, "a") == ["up"])
         up = send(b, "ann@a")
         assert ("up", None) == (up.state, up.reason) and up.since is not None and up.since > down.since
-        assert ("unknown", None, "c is not a known system") == _parts(links.carried(b.room.core, ["c"])[0])
+        assert ("unknown", None, "c is not a known system") == _parts(outbox.carried(b.room.core, ["c"])[0])
         b.trusts("a", trusted=False)
-        assert ("unknown", None, "a is not trusted") == _parts(links.carried(b.room.core, ["a"])[0])
+        assert ("unknown", None, "a is not trusted") == _parts(outbox.carried(b.room.core, ["a"])[0])
         b.trusts("a", trusted=True)
         until(lambda: state(b, "a") == ["up"])
         a.stop(signal.SIGKILL)
@@ -102,17 +102,17 @@ def test_what_is_recorded_changes_only_with_the_links(tmp_path: Path) -> None:
     with systems(System(tmp_path, "b", "bob")) as (b,):
         b.trusts("a")
         core, began = b.room.core, datetime.now(UTC)
-        links.record_links(core, {"a": "refused"}, began)
+        outbox.record_links(core, {"a": "refused"}, began)
         (first,) = core.store.records(LINK)
         for problem in ("refused", "refused"):
-            links.record_links(core, {"a": problem}, began)
+            outbox.record_links(core, {"a": problem}, began)
         assert [first] == core.store.records(LINK)
-        links.record_links(core, {"a": "timed out"}, began)
+        outbox.record_links(core, {"a": "timed out"}, began)
         (second,) = core.store.records(LINK)
         assert (first.value["since"], "timed out") == (second.value["since"], second.value["problem"])
-        links.record_links(core, {"a": None}, began)
+        outbox.record_links(core, {"a": None}, began)
         assert ["up"] == state(b, "a") and [] == b.room.board().links
-        links.record_links(core, {}, began)
+        outbox.record_links(core, {}, began)
         assert [] == core.store.records(LINK)
 
 
@@ -120,7 +120,7 @@ def test_a_server_that_was_killed_counts_as_gone_after_a_while(tmp_path: Path) -
     with systems(System(tmp_path, "b", "bob")) as (b,):
         b.trusts("a")
         core, now = b.room.core, datetime.now(UTC)
-        links.record_links(core, {"a": None}, now)
+        outbox.record_links(core, {"a": None}, now)
         (held,) = core.store.records(SERVED)
         silent = Served(since=now - 2 * SILENT, seen=now - SILENT)
         record = Record(kind=SERVED, key=EVERYONE, value=to_plain(silent), revision=held.revision)

@@ -28,7 +28,7 @@ limits, clock, ids): it asks policy, then commits. Nothing here knows sockets, t
     tokens          tokens that prove which agent or operator is calling
     alerts          notify an agent of mail, and the log of that
     webhooks        the URLs to call when mail waits
-    outbox          mail for other systems
+    outbox          mail for other systems, and whether anything carries it there now
     arrivals        mail from other systems
     peers           other systems: the allow list, proof of identity, mounted folders
     invitations     the one string by which another system joins
@@ -38,6 +38,5 @@ limits, clock, ids): it asks policy, then commits. Nothing here knows sockets, t
     doctor          the health of a room, and safe repairs
     waiting         what waits for an agent or for the person
     board           who waits for whom, and what is stuck
-    links           whether anything carries mail to another system now
     stats           a room in numbers, and the life of one message
 """

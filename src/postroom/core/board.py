@@ -21,10 +21,10 @@ from ..model.query import LetterQuery, Query
 from ..model.task import TaskState
 from ..policy.retry import has_lapsed
 from ..store.protocol import outgoing
-from . import links
 from .alerts import DeadAlerts
 from .deliveries import is_process_gone
 from .escalation import ListEscalations
+from .outbox import carried
 from .peers import all_peers
 from .task_index import known_tasks
 from .validation import check_count
@@ -213,7 +213,7 @@ class Board(MailboxVerb, kw_only=True):
             waiting = dict.fromkeys((one.delivery.mailbox for one in core.store.find(query)), 1)
             trusted = []
         systems = dict.fromkeys((*trusted, *(system_of(name) for name in waiting if AT in name)))
-        return [one for one in links.carried(core, systems) if one.state != "up"]
+        return [one for one in carried(core, systems) if one.state != "up"]
 
 
 def _questions(tasks: Sequence[TaskStatus]) -> list[Wait]:

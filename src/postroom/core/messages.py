@@ -532,9 +532,7 @@ def _receipt(core: Core, post: Post, posted: Posted) -> Receipt:
             systems[system_of(delivery.mailbox)] = None
     carried: tuple[Carried, ...] = ()
     if systems:
-        from . import links  # noqa: PLC0415 - a letter that stays here needs no links
-
-        carried = links.carried(core, systems)
+        carried = outbox.carried(core, systems)
     routed = () if written is None else addressing.routed_by(post, written)
     return Receipt(message=message, unknown=posted.unknown, routed=routed, carried=carried)
 

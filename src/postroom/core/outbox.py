@@ -14,10 +14,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import Invalid, Missing, PostroomError
 from ..model import delivery as model_delivery
+from ..model.codec import convert
 from ..model.delivery import GIVEN, Attempt, State
 from ..model.message import FEDERATION_NOTE, Recipient, is_any, same_name
 from ..model.names import (
@@ -34,17 +36,17 @@ from ..model.names import (
     parse_address,
     system_of,
 )
-from ..model.peer import Route
+from ..model.peer import Carried, Route
 from ..model.query import Query
-from ..model.record import ROUTE
+from ..model.record import EVERYONE, LINK, ROUTE, SERVED
 from ..policy import retry, trust
 from ..policy.retry import is_too_old, latest_try
 from ..store.protocol import Move, is_known, outgoing, spelling_of, waiting_letters
 from . import deliveries as core_deliveries
-from . import links, task_index
 from . import peers as core_peers
+from . import task_index
 from .compose import check_address
-from .core import commit, find_record, find_value, put_record, values_of
+from .core import change_record, commit, find_record, find_value, put_record, values_of
 from .deliveries import SLICE, apply_timers, move_found
 
 if TYPE_CHECKING:
@@ -444,7 +446,7 @@ def why_it_waits(core: Core, delivery: Delivery) -> str | None:
         return "waits: nobody who was asked has it, or nobody was"
     if delivery.history:
         return f"waits: {delivery.history[-1].reason}"
-    (now,) = links.carried(core, [system])
+    (now,) = carried(core, [system])
     return f"waits: {now.reason}" if now.reason else None
 
 
@@ -540,3 +542,96 @@ def _readdressed(post: Post, names: Sequence[str]) -> Post:
         for delivery, name in zip(post.deliveries, names, strict=True)
     ]
     return replace(post, deliveries=tuple(deliveries))
+
+
+# -- the links: whether anybody serves this room, which links are up, since when
+#
+# The process that serves a room with peers records both, so that every other process can say why a letter waits.
+# It writes when a link comes or goes, and every LINK_BEAT seconds that it still runs.
+
+LINK_BEAT = 30.0  # seconds between two records that the serving process still runs
+SILENT = timedelta(seconds=3 * LINK_BEAT)  # after which it counts as gone
+
+
+class LinkStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whether a link is up, and since when."""
+
+    system: str
+    since: datetime
+    is_up: bool = False
+    problem: str = ""  # why it is down
+
+
+class Served(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The last sign of life of the process that serves the room."""
+
+    since: datetime
+    seen: datetime
+    is_over: bool = False  # it ended in order
+
+
+def record_links(core: Core, problems: Mapping[str, str | None], began: datetime) -> None:
+    """Record that this process serves the room since it `began`, and the state of its links.
+
+    `problems`: by system, why its link is down; None if it is up.
+    """
+
+    def plan() -> Sequence[Write]:
+        now, held = core.now().wall, {record.key: record for record in core.store.records(LINK)}
+        writes: list[Write] = []
+        for system, problem in problems.items():
+            record = held.pop(fold(system), None)
+            before = None if record is None else convert(record.value, LinkStatus)
+            is_same = before is not None and before.is_up == (problem is None)
+            since = before.since if before is not None and is_same else now
+            after = LinkStatus(system=system, since=since, is_up=problem is None, problem=problem or "")
+            if after != before:
+                writes.append(put_record(LINK, fold(system), after, record, durable=False))
+        gone = [put_record(LINK, key, None, record, durable=False) for key, record in held.items()]
+        sign = put_record(
+            SERVED, EVERYONE, Served(since=began, seen=now), find_record(core, SERVED, EVERYONE), durable=False
+        )
+        return [*writes, *gone, sign]
+
+    core.store.commit(plan)
+
+
+def record_end(core: Core, began: datetime) -> None:
+    """Record that this process serves the room no more."""
+    ended = Served(since=began, seen=core.now().wall, is_over=True)
+    change_record(core, SERVED, EVERYONE, Served, lambda _: ended, durable=False)
+
+
+def carried(core: Core, systems: Iterable[str]) -> tuple[Carried, ...]:
+    """Return for each system what carries mail there now or, if nothing does, why not and since when."""
+    peers = core_peers.all_peers(core)
+    served, statuses = find_value(core, SERVED, EVERYONE, Served), values_of(core, LINK, LinkStatus)
+    return tuple(_carried(core, peers, served, statuses, system) for system in systems)
+
+
+def _carried(
+    core: Core, peers: Mapping[str, Peer], served: Served | None, statuses: Mapping[str, LinkStatus], system: str
+) -> Carried:
+    if system == ANYWHERE:
+        ways = [peer for peer in peers.values() if peer.trusted]
+    else:
+        ways = list(trust.routes_to(peers, system, core.limits))
+    if not ways:
+        is_known = any(fold(peer.system) == fold(system) for peer in peers.values())
+        reason = f"{system} is not trusted" if is_known else f"{system} is not a known system"
+        return Carried(system=system, state="unknown", reason=reason)
+    fetching = [peer for peer in ways if peer.is_mount and not peer.place]
+    if fetching:  # it has mounted this room, and carries the mail both ways itself
+        return Carried(system=system, state="up")
+    if served is None or served.is_over or core.now().wall - served.seen > SILENT:
+        since = None if served is None else served.seen
+        return Carried(system=system, state="unserved", since=since, reason="nobody serves this room")
+    known = [statuses[fold(peer.system)] for peer in ways if fold(peer.system) in statuses]
+    up = next((one for one in known if one.is_up), None)
+    if up is not None:
+        return Carried(system=system, state="up", since=up.since)
+    first = next(iter(known), None) or LinkStatus(system=ways[0].system, since=served.since)
+    why = f": {first.problem}" if first.problem else ""
+    return Carried(
+        system=system, state="down", since=first.since, reason=f"the link to {first.system} is down{why}"
+    )

@@ -15,7 +15,6 @@ from functools import cached_property, partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ..core import links as core_links
 from ..core import outbox
 from ..core import peers as core_peers
 from ..errors import PostroomError
@@ -219,8 +218,8 @@ class Exchange:
         """Record in the room which links are up, when that has changed, and now and then that it is served."""
         now = {link.system: None if link.connection else link.why_down for link in self.links}
         time = asyncio.get_running_loop().time()
-        if now != self._recorded or (now and time - self._recorded_at >= core_links.BEAT):
-            await self._executor.submit(partial(core_links.record_links, self.core, now, self._began))
+        if now != self._recorded or (now and time - self._recorded_at >= outbox.LINK_BEAT):
+            await self._executor.submit(partial(outbox.record_links, self.core, now, self._began))
             self._recorded, self._recorded_at = now, time
 
     async def _record_end(self) -> None:
@@ -228,7 +227,7 @@ class Exchange:
         if self._recorded:
             with suppress(PostroomError, TimeoutError):
                 async with asyncio.timeout(A_LITTLE):
-                    await self._executor.submit(partial(core_links.record_end, self.core, self._began))
+                    await self._executor.submit(partial(outbox.record_end, self.core, self._began))
 
     def _read_room(self) -> tuple[dict[str, Peer], list[str], bool]:
         peers = core_peers.all_peers(self.core)
