@@ -37,32 +37,21 @@ SLICE = 200  # deliveries that are moved in one commit at most
 _PROCESS_SUFFIX = r"\(process (\d+)\)$"  # how a mailbox names the holder of its claims
 
 
-def find_offered(core: Core, query: Query, moment: Moment, mailbox: str) -> list[Found]:
-    """Return the deliveries that the mailbox offers now, after its timers were applied."""
-    apply_timers(core, moment, (mailbox,))
-    return core.store.find(query)
-
-
-def move_found(
-    core: Core, query: Query, action: str, step: Step, first: Sequence[Found] | None = None
-) -> list[Found]:
-    """Find deliveries and move each by `step`, in one commit; return them as they are afterwards.
-
-    `first` holds the result of the query if the caller has just run it.
-    """
+def move_found(core: Core, query: Query, action: str, step: Step) -> list[Found]:
+    """Find deliveries and move each by `step`, in one commit; return them as they are afterwards."""
     after: list[Found] = []
 
-    def plan(known: Sequence[Found] | None = None) -> Sequence[Write]:
+    def plan() -> Sequence[Write]:
         after.clear()
         writes: list[Write] = []
-        for found in core.store.find(query) if known is None else known:
+        for found in core.store.find(query):
             moved = step(found.delivery)
             after.append(Found(found.message, moved))
             writes.append(Move(found.delivery, moved, action))
         return writes
 
     # Outside of the lock first. In the usual case no other worker wants the same letters, and the lock is short.
-    moves = plan(first)
+    moves = plan()
     if not moves:
         return []
     try:
@@ -80,16 +69,16 @@ def apply_timers(
     `slices` is how many commits it may take; None means as many as it needs.
     A letter that dies after too many attempts bounces in the same commit.
     """
-    done: Counter[str] = Counter()
+    done: list[str] = []
 
-    def plan() -> tuple[Sequence[Write], Counter[str]]:
+    def plan() -> tuple[Sequence[Write], list[str]]:
         writes: list[Write] = []
-        actions: Counter[str] = Counter()
+        actions: list[str] = []
         for found in core.store.overdue(moment, mailboxes, SLICE).found:
             after = retry.catch_up(found.delivery, moment, core.limits)
             if after is not None:
                 delivery, action = after
-                actions[action] += 1
+                actions.append(action)
                 writes.append(Move(found.delivery, delivery, action))
                 # In the same commit as the death (G6).
                 if action == "bury":
@@ -103,7 +92,7 @@ def apply_timers(
         if not moved:
             break
         done += moved
-    return done
+    return Counter(done) if done else {}
 
 
 def is_process_gone(holder: str) -> bool:

@@ -75,9 +75,8 @@ class Claim(Filtered, kw_only=True):
         query = self.narrowed(core, query, self.since)
         seconds = _check_lease(core, self.lease)
         taken = partial(model_delivery.claim, lease=_lease(core, moment, mailbox, seconds, self.holder))
-        # Found outside of the commit, then moved: if another worker was faster, `move_found` plans inside it.
-        first = deliveries.find_offered(core, query, moment, mailbox)
-        found = deliveries.move_found(core, query, "claim", taken, first)
+        deliveries.apply_timers(core, moment, (mailbox,))
+        found = deliveries.move_found(core, query, "claim", taken)
         if not found:
             check_spelling(core, mailbox)
         return Claimed(found, seconds)
