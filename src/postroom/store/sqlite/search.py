@@ -376,17 +376,17 @@ def catch_up(index: Index, run: RunQuery) -> int:
     return added
 
 
-def own_letters(index: Index, run: RunQuery, party: int, before: int, most: int) -> list[int]:
+def own_letters(index: Index | None, run: RunQuery, party: int, before: int, most: int) -> list[int]:
     """Return the numbers of the newest letters below `before` that a mailbox sent or may have received."""
-    upto = index.upto()
+    upto = 0 if index is None else index.upto()
     later = f"SELECT l.number FROM letters l WHERE l.number > ? AND l.number < ?{_PARTY_SQL}"
     found = run(f"{later} ORDER BY l.number DESC LIMIT ?", [upto, before, party, party, most])
     numbers = [number for (number,) in found]
-    if len(numbers) < most and upto:
+    if len(numbers) < most and upto and index is not None:
         below = min(upto, before - 1)
         older = index.candidates(_quoted(f"{_PARTY}{party}"), below, most - len(numbers))
         if older is None:  # the index has just failed: look at the letters themselves
-            return own_letters(index, run, party, before, most)
+            return own_letters(None, run, party, before, most)
         numbers += older
     return numbers
 
