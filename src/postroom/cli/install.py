@@ -153,28 +153,29 @@ def next_steps(order: Order, outcome: str) -> list[str]:
     return steps
 
 
-def diff(own: str, screen: Screen, data: Mapping[str, Any]) -> str:
-    """Show every line that would change. `own` is a folder that is Postroom's alone; empty where there is none."""
-    return _text([*_files(data["changes"], own, _WOULD), *_diff_lines(screen, data["changes"]), *data["next"]])
+def diff(own: str, runs: str, screen: Screen, data: Mapping[str, Any]) -> str:
+    """Show what would change, with every changed line. `own` is a folder that is Postroom's alone, or empty.
 
-
-def brief(own: str, runs: str, screen: Screen, data: Mapping[str, Any]) -> str:
-    """Show what would change before the user is asked, without the lines of new files in `own`.
-
-    `runs` is the program that those files would start.
+    Where `runs` names the program that new files in `own` would start, a person is asked next: then those files
+    are named alone.
     """
-    shown = [change for change in data["changes"] if change["action"] == "changed" or not _is_in(own, change)]
-    is_new = any(change["action"] == "made" for change in data["changes"] if _is_in(own, change))
-    hint = [f"The new files start {one_line(runs)}; --dry-run shows every line of them."] if is_new else []
-    files = _files(data["changes"], own, _WOULD)
-    return _text([*files, *hint, *_diff_lines(screen, shown), *data["next"]])
+    shown, hint = data["changes"], []
+    if runs:
+        shown = [change for change in shown if change["action"] == "changed" or not _is_in(own, change)]
+        if any(change["action"] == "made" and _is_in(own, change) for change in data["changes"]):
+            hint = [f"The new files start {one_line(runs)}; --dry-run shows every line of them."]
+    lines = (one_line(line) for change in shown for line in change["diff"].splitlines())
+    coloured = [_coloured(line) if screen.colour else line for line in lines]
+    return _text([*_files(data["changes"], own, _WOULD), *hint, *coloured, *data["next"]])
 
 
 def install_view(own: str, _screen: Screen, data: Mapping[str, Any]) -> str:
     lines = [*_files(data["changes"], own, _DONE)]
     if data["outcome"] in _OUTCOMES:
         lines.append(_OUTCOMES[data["outcome"]].format(place=one_line(data["place"])))
-    lines += [f"{one_line(one['path'])} {_presence(one)}." for one in data.get("programs", ())]
+    for one in data.get("programs", ()):
+        missing = "is not there any more" if "/" in one["path"] else "is not on the PATH"
+        lines.append(f"{one_line(one['path'])} {'is there' if one['there'] else missing}.")
     return _text([*lines, *data["next"]])
 
 
@@ -191,19 +192,8 @@ def _is_in(own: str, change: Mapping[str, Any]) -> bool:
     return bool(own) and change["path"].startswith(f"{own}/")
 
 
-def _diff_lines(screen: Screen, changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for line in (one_line(line) for change in changes for line in change["diff"].splitlines()):
-        yield _coloured(line) if screen.colour else line
-
-
 def _text(lines: Sequence[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
-
-
-def _presence(program: Mapping[str, Any]) -> str:
-    if program["there"]:
-        return "is there"
-    return "is not there any more" if "/" in program["path"] else "is not on the PATH"
 
 
 def _coloured(line: str) -> str:
@@ -225,24 +215,6 @@ def _coloured(line: str) -> str:
     ),
     json="host place outcome changes next programs",
 )
-def run_install_host(context: Context) -> Iterator[Answer]:
-    with _refusals():
-        installation = Installation(context)
-        if "check" in context.values:
-            yield installation.checked()
-            return
-        plan = installation.to_install(rules=installation.wants_rules())
-        if plan and "dry_run" not in context.values:
-            yield from installation.shown(plan)
-            if not _is_agreed(context, "Write this?"):
-                yield installation.answer("declined", code=NOTHING)
-                return
-            if with_rules := installation.offer(plan):
-                yield from installation.shown([change for change in with_rules if change not in plan])
-                plan = with_rules if _is_agreed(context, "Add these rules, too?") else plan
-        yield installation.apply(plan, "written", "unchanged")
-
-
 @_for_hosts(
     "uninstall",
     *(_PROJECT, _DRY, _YES),
@@ -251,16 +223,23 @@ def run_install_host(context: Context) -> Iterator[Answer]:
     examples=(("postroom uninstall {host} --dry-run", "what would it do?"),),
     json="host place outcome changes next",
 )
-def run_uninstall_host(context: Context) -> Iterator[Answer]:
+def run_install_host(context: Context) -> Iterator[Answer]:
+    """Show what would change, ask, and change it."""
     with _refusals():
         installation = Installation(context)
-        plan = installation.to_uninstall()
+        if "check" in context.values:
+            yield installation.checked()
+            return
+        plan = installation.plan()
         if plan and "dry_run" not in context.values:
             yield from installation.shown(plan)
-            if not _is_agreed(context, "Take this out?"):
+            if not _is_agreed(context, "Write this?" if installation.is_install else "Take this out?"):
                 yield installation.answer("declined", code=NOTHING)
                 return
-        yield installation.apply(plan, "removed", "absent")
+            if with_rules := installation.offer(plan):
+                yield from installation.shown([change for change in with_rules if change not in plan])
+                plan = with_rules if _is_agreed(context, "Add these rules, too?") else plan
+        yield installation.apply(plan)
 
 
 class Installation:
@@ -268,30 +247,29 @@ class Installation:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self.is_install = context.name.startswith("install ")
         self._order = _order(context)
         self._layout = layout_of(self._order)
+        self._own = sayable(self._layout.own or "")
 
-    def to_install(self, *, rules: bool) -> Plan:
-        return install_plan.to_install(self._layout, rules=rules)
-
-    def to_uninstall(self) -> Plan:
-        return install_plan.to_uninstall(self._layout)
-
-    def wants_rules(self) -> bool:
-        """Return whether to write the rules text: it was asked for, or is there and is kept up to date."""
+    def plan(self) -> Plan:
+        """Return what changes. The rules text is written if it was asked for, or is there and is kept up to date."""
+        if not self.is_install:
+            return install_plan.to_uninstall(self._layout)
         if {"rules", "no_rules"} <= self._context.values.keys():
-            raise Usage("with them or without?", field="--rules")
-        return "rules" in self._context.values or has_rules(self._layout)
+            raise Usage("contradicts --no-rules", field="--rules")
+        rules = "rules" in self._context.values or has_rules(self._layout)
+        return install_plan.to_install(self._layout, rules=rules)
 
     def offer(self, plan: Plan) -> Plan | None:
         """Return the plan with the rules text, if that may be offered.
 
         A file of rules that cannot be changed does not keep the rest from being installed.
         """
-        if {"rules", "no_rules", "yes"} & self._context.values.keys():
+        if not self.is_install or {"rules", "no_rules", "yes"} & self._context.values.keys():
             return None
         try:
-            found = self.to_install(rules=True)
+            found = install_plan.to_install(self._layout, rules=True)
         except Refused as refused:
             note(self._context.call, f"no rules text is offered: {refused}")
             return None
@@ -300,18 +278,17 @@ class Installation:
     def shown(self, changes: Sequence[Change]) -> Iterator[Answer]:
         """Show what would be done to a person who is asked next. Programs get it with the answer."""
         if not self._context.screen.json:
-            view = partial(brief, self._own, " ".join(self._order.program))
+            view = partial(diff, self._own, " ".join(self._order.program))
             yield Answer(self._context.name, self._data("", changes), view)
 
-    def apply(self, plan: Plan, done: str, idle: str) -> Answer:
+    def apply(self, plan: Plan) -> Answer:
         if not plan:
-            return self.answer(idle)
+            return self.answer("unchanged" if self.is_install else "absent")
         if "dry_run" in self._context.values:
-            view = partial(diff, self._own)
-            return Answer(self._context.name, self._data("shown", plan), view)
+            return Answer(self._context.name, self._data("shown", plan), partial(diff, self._own, ""))
         install_files.carry_out(plan, self._layout.root)
         shutil.rmtree(receipts_folder(), ignore_errors=True)  # earlier versions noted there what they put where
-        return self.answer(done, plan)
+        return self.answer("written" if self.is_install else "removed", plan)
 
     def checked(self) -> Answer:
         """Check that everything is in place, with the programs that it starts."""
@@ -328,20 +305,15 @@ class Installation:
         view = partial(install_view, self._own)
         return Answer(self._context.name, self._data(outcome, changes) | more, view, code=code)
 
-    @property
-    def _own(self) -> str:
-        return sayable(self._layout.own or "")
-
     def _data(self, outcome: str, changes: Sequence[Change]) -> dict[str, Any]:
-        is_install = self._context.name.startswith("install ")
         data = {
             "host": self._order.host,
             "place": sayable(self._layout.place),
             "outcome": outcome,
             "changes": [plain_change(change) for change in changes],
-            "next": self._next_steps(outcome) if is_install else [],
+            "next": self._next_steps(outcome) if self.is_install else [],
         }
-        return data | ({"programs": []} if is_install else {})
+        return data | ({"programs": []} if self.is_install else {})
 
     def _next_steps(self, outcome: str) -> list[str]:
         steps = next_steps(self._order, outcome)
@@ -439,9 +411,7 @@ esac
 
 def script() -> str:
     """Return the shim for the Postroom that runs now."""
-    beside = Path(sys.executable).parent / "postroom"
-    words = [str(beside)] if beside.is_file() else [sys.executable, "-P", "-m", "postroom"]
-    return _SCRIPT.replace("PROGRAM", shlex.join(words))
+    return _SCRIPT.replace("PROGRAM", shlex.join(program()))
 
 
 @command(
