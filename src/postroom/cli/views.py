@@ -19,6 +19,7 @@ from .output import ago, body_lines, due, facts, hint, listing, moment, one_line
 
 if TYPE_CHECKING:
     from .answer import Screen
+    from .output import Column
 
 
 Data = Mapping[str, Any]
@@ -36,17 +37,27 @@ def inbox(screen: Screen, data: Data) -> str:
     return shown + _next(screen, "ID", ("read", "shows one"), ("ack", "is done with it"))
 
 
+def _about(_screen: Screen, letter: Data) -> str:
+    first: str = letter["subject"] or letter["text"].strip().partition("\n")[0]
+    return first
+
+
+_LETTER: dict[str, Column] = {
+    "ID": "id",
+    "AGE": "created_at",
+    "FROM": "sender",
+    "PRIORITY": "priority",
+    "STATE": lambda _, letter: state_word(letter["delivery"]) if "delivery" in letter else "",
+    "ABOUT": _about,
+}
+
+
 def letters(screen: Screen, data: Data, *, states: bool = True) -> str:
-    if not data["letters"]:
-        return "No letters.\n"
-    if not screen.tables:
+    if data["letters"] and not screen.tables:
         return _fenced(data)
-    rows = [_letter_row(screen, letter) for letter in data["letters"]]
-    titles = ("ID", "AGE", "FROM", "PRIORITY", "STATE", "ABOUT")
-    kept = [place for place, title in enumerate(titles) if states or title != "STATE"]
-    drop = ("PRIORITY", *(("STATE",) if states else ()), "AGE", "FROM")
-    shown = [[row[place] for place in kept] for row in rows]
-    return table(screen, [titles[place] for place in kept], shown, _URGENT | _STATES, drop=drop)
+    columns = {title: column for title, column in _LETTER.items() if states or title != "STATE"}
+    drop = [title for title in ("PRIORITY", "STATE", "AGE", "FROM") if title in columns]
+    return listing("letters", columns, "No letters.", paint=_URGENT | _STATES, drop=drop)(screen, data)
 
 
 def outbox(screen: Screen, data: Data) -> str:
@@ -56,41 +67,16 @@ def outbox(screen: Screen, data: Data) -> str:
     if not screen.tables:
         return _fenced(data, OWN_NOTICE)
     gone = {(one["id"], fold(one["mailbox"])): one["where"] for one in data["forwarded"]}
-    rows = [
-        (
-            screen.short(letter["id"]),
-            ago(letter["created_at"], screen.now),
-            ", ".join(_recipient(letter["id"], one["address"], gone) for one in letter["recipients"]),
-            letter["priority"],
-            _about(letter),
-        )
-        for letter in data["letters"]
-    ]
-    shown = table(screen, ("ID", "AGE", "TO", "PRIORITY", "ABOUT"), rows, _URGENT, drop=("PRIORITY", "AGE"))
-    return shown + _next(screen, "ID", ("trace", "tells what became of one"), ("unsend", "takes one back"))
 
+    def recipients(_screen: Screen, letter: Data) -> str:
+        names = [one["address"] for one in letter["recipients"]]
+        places = [gone.get((letter["id"], fold(name))) for name in names]
+        return ", ".join(f"{n} (forwarded to {p})" if p else n for n, p in zip(names, places, strict=True))
 
-def _recipient(id: str, address: str, gone: Mapping[tuple[str, str], str]) -> str:
-    where = gone.get((id, fold(address)))
-    return address if where is None else f"{address} (forwarded to {where})"
-
-
-def _about(letter: Data) -> str:
-    first: str = letter["subject"] or letter["text"].strip().partition("\n")[0]
-    return first
-
-
-def _letter_row(screen: Screen, letter: Data) -> list[str]:
-    delivery = letter.get("delivery")
-    state = state_word(delivery) if delivery else ""
-    return [
-        screen.short(letter["id"]),
-        ago(letter["created_at"], screen.now),
-        letter["sender"],
-        letter["priority"],
-        state,
-        _about(letter),
-    ]
+    columns = {**_LETTER, "TO": recipients}
+    shown = {title: columns[title] for title in ("ID", "AGE", "TO", "PRIORITY", "ABOUT")}
+    rows = listing("letters", shown, paint=_URGENT, drop=("PRIORITY", "AGE"))(screen, data)
+    return rows + _next(screen, "ID", ("trace", "tells what became of one"), ("unsend", "takes one back"))
 
 
 def letter(screen: Screen, data: Data) -> str:
@@ -153,7 +139,7 @@ _dead = listing(
         "MAILBOX": "delivery.mailbox",
         "FROM": "sender",
         "REASON": "delivery.reason",
-        "ABOUT": lambda _, letter: _about(letter),
+        "ABOUT": _about,
     },
     "No dead letters.",
     then=("dead show ID", "shows one"),

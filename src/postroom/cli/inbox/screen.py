@@ -137,7 +137,8 @@ _AT_THE_LINE = "Enter sends  Esc goes back and keeps it  Ctrl-E editor"
 
 def frame(state: InboxState, screen: Screen, letter: Sequence[str], size: terminal_size) -> Frame:
     """Return the whole screen. `letter` is the opened letter, in lines of this width."""
-    foot, cursor = _foot(state, screen, size)
+    lines_below, cursor = _foot(state, size)
+    foot = [painted(screen, line, colour) for line, colour in lines_below]
     room = max(size.lines - len(foot) - 1, 0)
     if state.shows_keys:
         body = _keys(screen, size.columns)
@@ -154,7 +155,7 @@ def frame(state: InboxState, screen: Screen, letter: Sequence[str], size: termin
 
 def extent(state: InboxState, letter: Sequence[str], size: terminal_size) -> Extent:
     """Return how many rows fit of the list or letter through which keys move."""
-    around = 1 + len(_foot_lines(state, size)) + (0 if state.opened is not None else 1)
+    around = 1 + len(_foot(state, size)[0]) + (0 if state.opened is not None else 1)
     return Extent(max(size.lines - around, 1), len(letter))
 
 
@@ -238,24 +239,16 @@ def _keys(screen: Screen, columns: int) -> list[str]:
 # -- the foot: a notice, and either the keys or the text that is being written
 
 
-def _foot(state: InboxState, screen: Screen, size: terminal_size) -> tuple[list[str], tuple[int, int] | None]:
-    lines = _foot_lines(state, size)
+def _foot(state: InboxState, size: terminal_size) -> tuple[list[tuple[str, str]], tuple[int, int] | None]:
+    """Return the lines of the foot, each with its colour, and the place of the cursor while a text is written."""
+    folded = wrapped(one_line(state.notice), size.columns)[: max(size.lines // 4, 1)] if state.notice else []
+    notice = [(line, "yellow") for line in folded]
     if state.writing is None:
-        *notice, keys = lines
-        return [*(painted(screen, line, "yellow") for line in notice), painted(screen, keys, "dim")], None
-    text, cursor = _text(state.writing, size)
-    *notice, request = lines[: -len(text) - 1]
-    head = [*(painted(screen, line, "yellow") for line in notice), painted(screen, request, "bold")]
-    return [*head, *text, painted(screen, lines[-1], "dim")], (len(head) + cursor[0], cursor[1])
-
-
-def _foot_lines(state: InboxState, size: terminal_size) -> list[str]:
-    """Return the lines of the foot, without colours."""
-    notice = wrapped(one_line(state.notice), size.columns)[: max(size.lines // 4, 1)] if state.notice else []
-    if state.writing is None:
-        return [*notice, cut(_hints(state), size.columns)]
-    request, text = cut(_question(state, state.writing), size.columns), _text(state.writing, size)[0]
-    return [*notice, request, *text, cut(_AT_THE_LINE, size.columns)]
+        return [*notice, (cut(_hints(state), size.columns), "dim")], None
+    text, (row, column) = _text(state.writing, size)
+    request = cut(_question(state, state.writing), size.columns)
+    lines = [(request, "bold"), *((line, "") for line in text), (cut(_AT_THE_LINE, size.columns), "dim")]
+    return [*notice, *lines], (len(notice) + 1 + row, column)
 
 
 def _hints(state: InboxState) -> str:
