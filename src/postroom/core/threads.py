@@ -291,10 +291,10 @@ class ViewTurns(ConversationVerb, kw_only=True):
 
 def _turn(core: Core, query: LetterQuery, letter: str) -> int:
     """Return the number of a letter of these, or raise Missing."""
-    for found in core.store.letters(replace(query, beginning=letter)):
-        if found.message.id == letter:
-            return found.number
-    raise missing_turn(letter)
+    found = core.store.get((letter,)).get(letter)
+    if found is None or not core.store.letters(replace(query, after=found.number - 1, before=found.number + 1)):
+        raise missing_turn(letter)
+    return found.number
 
 
 def filter_turns(core: Core, view: View, wanted: TurnFilter) -> list[Message]:
