@@ -18,7 +18,8 @@ limits, clock, ids): it asks policy, then commits. Nothing here knows sockets, t
     search          messages by their words, by sender, by the beginning of an id
     presentation    messages as text for prompts, fenced
     deliveries      moving deliveries; notices and bounces
-    work            claim, ack, fail, release, renew; dead letters
+    work            claim, ack, fail, release, renew
+    dead            dead letters: list, revive, delete
     threads         threads; filter, count and summarise the turns of a conversation
     conversations   open, join, leave, invite, close a conversation; take a turn
     task_index      where each task stands, kept in the commit of its messages
