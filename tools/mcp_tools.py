@@ -10,15 +10,15 @@ HEAD = """# MCP reference
 
 <!-- Written by `make pages` from the tables in src/postroom/mcp. -->
 
-The tools, resources and prompts of `postroom mcp` and of `/mcp`. How to connect a host stands in [MCP](mcp.md).
+The tools, resources and prompts of `postroom mcp` and of `/mcp`. [MCP](mcp.md) says how to connect a host.
 """
 
 
 def page() -> str:
     tools = ["## Tools", ""] + [line for name, tool in TOOLS.items() for line in _tool(name, tool)]
     introduction = (
-        "JSON, read without marking anything. Changes are told by `resources/subscribe` in 2025-11-25 and by"
-        "\n`subscriptions/listen` in 2026-07-28. A notification is a hint to read again; a burst of mail may be told once."
+        "JSON. Reading marks nothing as read. Changes are notified by `resources/subscribe` in 2025-11-25 and by"
+        "\n`subscriptions/listen` in 2026-07-28. A notification is a hint to read again; a burst of mail may cause only one."
     )
     resources = ["## Resources", "", introduction, "", "| URI | |", "|---|---|"]
     resources += [f"| `{row.uri}` | {row.about} |" for row in TEMPLATES]
@@ -43,13 +43,13 @@ def _tool(name: str, tool: type[Tool]) -> list[str]:
         "",
         *_args(arguments(tool)),
         "",
-        f"Answers with {answer}.",
+        f"Returns {answer}.",
     ]
-    return [*lines, *([f"Marked as: {text}."] if text else []), ""]
+    return [*lines, *([f"Annotations: {text}."] if text else []), ""]
 
 
 def _args(args: tuple[Arg, ...]) -> list[str]:
-    rows = [f"| `{arg.name}`{', needed' if arg.required else ''} | {_about(arg)} |" for arg in args]
+    rows = [f"| `{arg.name}`{', required' if arg.required else ''} | {_about(arg)} |" for arg in args]
     return ["| argument | |", "|---|---|", *rows]
 
 

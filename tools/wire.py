@@ -23,31 +23,31 @@ from postroom.server.requests import SESSION
 
 HEAD = Path(__file__).parent / "service_head.md"
 BETWEEN = Path(__file__).parent / "federation_wire_head.md"
-_TOKENS = f"A token that is worth nothing is `NotAllowed` with the JSON-RPC code {BAD_TOKEN}, on every wire.\n"
+_TOKENS = f"A token that is not valid is `NotAllowed` with the JSON-RPC code {BAD_TOKEN}, on every wire.\n"
 _MAIL_ERRORS = (
-    "In `mail/*`, what is a matter of conversations has MAP's numbers, with the category `mail` in its data and"
+    "In `mail/*`, errors about conversations have MAP's numbers, with the category `mail` in their data and"
     " the error's name and number in `data.details`, on every wire.\n\n"
 )
-_WHO = {"own": "the mailbox's own agent", "anyone": "anyone who got in", "operator": "an operator"}
+_WHO = {"own": "the mailbox's own agent", "anyone": "any caller", "operator": "an operator"}
 
 
 def service_page() -> str:
     pieces = [
         "<!-- Written by `make pages` from tools/service_head.md and the tables in src/postroom. -->\n",
         HEAD.read_text(encoding="utf-8"),
-        "## Actions on the socket\n\nThose of agent-inbox, with its replies. Unknown fields are ignored.\n",
+        "## Actions on the socket\n\nThe actions of agent-inbox, with its replies. Unknown fields are ignored.\n",
         *map(described, ACTIONS.values()),
         "## About the connection\n\nOn the socket and on a WebSocket.\n",
         *map(described, SESSION.values()),
         "## Our own verbs\n\nOn the socket as an action of that name, in JSON-RPC with `mail/` before it.\n",
         *map(described, sorted(wire_verbs().values(), key=lambda cls: cls.__module__)),
-        "## Conversations: `mail/*`\n\nIn JSON-RPC, in both dialects: agent-inbox's and MAP's.\n",
+        "## Conversations: `mail/*`\n\nJSON-RPC methods in the dialects of agent-inbox and MAP.\n",
         *map(described, MAIL.values()),
-        "## MAP\n\nAt `/map`, one JSON object in each text frame, and `mail/*` beside it. Names are written so"
-        " or with a dot, such as `map/agents.list`; parameters also as `agentId`. See [MAP](map.md).\n",
+        "## MAP\n\nAt `/map`, one JSON object in each text frame; `mail/*` works there too. Names may also be"
+        " written with a dot, such as `map/agents.list`, and parameters as `agentId`. See [MAP](map.md).\n",
         *(described(cls) for name, cls in MAP.items() if name not in FEDERATION),
-        "What systems say to each other, `map/federation/*`, has [a page of its own](federation-wire.md).\n",
-        "## Events\n\n" + ", ".join(map(event_name, TYPES)) + ", `resync`, and what `emit` was told.\n",
+        "The methods between systems, `map/federation/*`, have [a page of their own](federation-wire.md).\n",
+        "## Events\n\n" + ", ".join(map(event_name, TYPES)) + ", `resync`, and the types of `emit`.\n",
         "## Errors\n\n" + "\n".join(error_rows()) + "\n\n" + _TOKENS,
         _MAIL_ERRORS + "\n".join(mail_error_rows()) + "\n",
     ]
@@ -59,7 +59,7 @@ def federation_page() -> str:
         "<!-- Written by `make pages` from tools/federation_wire_head.md and tables in src/postroom. -->\n",
         BETWEEN.read_text(encoding="utf-8"),
         "## Methods\n",
-        *(described(cls, "For a peer that has proven who it is.") for cls in FEDERATION.values()),
+        *(described(cls, "Callers: a peer that has proven who it is.") for cls in FEDERATION.values()),
         "## Refusals\n\n" + "\n".join(refusal_rows()) + "\n",
     ]
     return "\n".join(pieces)
@@ -86,7 +86,7 @@ def described(cls: type[Verb], whose: str = "") -> str:
         lines += [f"| `{p.name}` | {kind_of(p)}{', required' if p.required else ''} | {p.help} |" for p in params]
     result = declaration.result
     fields = result if isinstance(result, str) else ", ".join(result_names(declaration))
-    return "\n".join([*lines, "", f"Answers: {fields}.", ""])
+    return "\n".join([*lines, "", f"Result: {fields}.", ""])
 
 
 def sentence(text: str) -> str:
@@ -97,9 +97,9 @@ def sentence(text: str) -> str:
 def who(method: Declaration) -> str:
     rule = RULES[method.action]
     scopes = (
-        f", with a token good for {' or '.join(sorted(NEEDS[method.action]))}" if method.action in NEEDS else ""
+        f" (with a token: good for {' or '.join(sorted(NEEDS[method.action]))})" if method.action in NEEDS else ""
     )
-    return f"For {_WHO[rule]}{scopes}."
+    return f"Callers: {_WHO[rule]}{scopes}."
 
 
 def event_name(name: str) -> str:
