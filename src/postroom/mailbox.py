@@ -284,7 +284,7 @@ class Mailbox(Reader):
             most: letters at most
             longest: characters of one letter at most
         """
-        return self._perform(inbox.Digest, budget=budget, most=most, longest=longest).text
+        return self._perform(inbox.Digest, budget=budget, most=most, longest=longest)
 
     # -- claiming
 
@@ -530,7 +530,7 @@ class Mailbox(Reader):
         """
         from .core import dead
 
-        return self._perform(dead.PurgeDead, ids=list(ids)).purged
+        return self._perform(dead.PurgeDead, ids=list(ids))
 
     # -- tasks
 
@@ -641,7 +641,7 @@ class Mailbox(Reader):
         """
         from .core import threads
 
-        return self._perform(threads.GetConversation, conversation=id).conversation
+        return self._perform(threads.GetConversation, conversation=id)
 
     # -- directory
 

@@ -70,7 +70,7 @@ class Reader:
         """
         from .core import threads
 
-        return self._ask(threads.ListThreads, limit=limit).threads
+        return self._ask(threads.ListThreads, limit=limit)
 
     def conversations(self, *, scope: str | None = None, limit: int = 50) -> list[Conversation]:
         """Return conversations, the most recently active first.
@@ -81,7 +81,7 @@ class Reader:
         """
         from .core import threads
 
-        return self._ask(threads.ListConversations, scope=scope, limit=limit).conversations
+        return self._ask(threads.ListConversations, scope=scope, limit=limit)
 
     def turns(self, conversation: str) -> list[Turn]:
         """Return the turns of a conversation, in their order.
@@ -91,7 +91,7 @@ class Reader:
         """
         from .core import threads
 
-        return self._ask(threads.ListTurns, conversation=conversation).turns
+        return self._ask(threads.ListTurns, conversation=conversation)
 
     def escalations(self, *, open_only: bool = True, limit: int | None = None) -> list[Escalation]:
         """Return escalated questions, the oldest first; `waits_for` names the agent that must answer.

@@ -161,7 +161,7 @@ def _beginning(context: Context, word: str) -> list[str]:
 
     mailbox = "" if context.is_of_room else check_agent(context.me, "mailbox")
     try:
-        return perform(context.core, OWNER, FindIds(agent_id=mailbox, prefix=word, limit=_MOST)).ids
+        return perform(context.core, OWNER, FindIds(agent_id=mailbox, prefix=word, limit=_MOST))
     except PostroomError:  # the command itself reports what is wrong
         return []
 

@@ -98,19 +98,13 @@ class Revive(MailboxVerb, kw_only=True):
         return Revived(revived)
 
 
-class PurgedDead(Struct):
-    """How many letters were deleted."""
-
-    purged: int
-
-
-@verb("purge_dead", PurgedDead, action="purge", old_names={"message_ids": "ids"})
+@verb("purge_dead", int, under="purged", action="purge", old_names={"message_ids": "ids"})
 class PurgeDead(MailboxVerb, kw_only=True):
     """Delete dead letters for good; one that is not settled in another mailbox is kept."""
 
     ids: Annotated[str | list[str], "ids of letters"]
 
-    def run(self, core: Core, _principal: Principal) -> PurgedDead:
+    def run(self, core: Core, _principal: Principal) -> int:
         purged = 0
 
         def plan() -> Sequence[Write]:
@@ -121,7 +115,7 @@ class PurgeDead(MailboxVerb, kw_only=True):
             return forget(core, letters, core.now().wall)
 
         core.store.commit(plan)
-        return PurgedDead(purged)
+        return purged
 
 
 def forget(core: Core, letters: Sequence[Message], now: datetime) -> list[Write]:

@@ -160,13 +160,7 @@ class Counts(MailboxVerb, kw_only=True):
         return Counted(self.agent_id, **by_name, total=total)
 
 
-class DigestText(Struct):
-    """Letters as text for a prompt."""
-
-    text: str
-
-
-@verb("digest", DigestText, action="check", writes=False)
+@verb("digest", str, under="text", action="check", writes=False)
 class Digest(MailboxVerb, kw_only=True):
     """Return the unread mail as text for a prompt, in a fence; marks nothing."""
 
@@ -174,7 +168,7 @@ class Digest(MailboxVerb, kw_only=True):
     most: Annotated[int, "letters at most"] = 5
     longest: Annotated[int, "characters of one letter at most"] = 500
 
-    def run(self, core: Core, principal: Principal) -> DigestText:
+    def run(self, core: Core, principal: Principal) -> str:
         most = check_count(self.most, "most")
         found = Check(agent_id=self.agent_id, limit=most, peek=True).run(core, principal).letters
         total = Counts(agent_id=self.agent_id).run(core, principal).total
@@ -185,7 +179,7 @@ class Digest(MailboxVerb, kw_only=True):
         )
         total = max(total, len(messages))
         nonce = os.urandom(8).hex()
-        return DigestText(presentation.digest(messages, nonce, budget=budget, longest=longest, total=total))
+        return presentation.digest(messages, nonce, budget=budget, longest=longest, total=total)
 
 
 def check_spelling(core: Core, mailbox: str) -> None:
@@ -288,13 +282,7 @@ def check_cursor(value: Any) -> Cursor:
     return cursor
 
 
-class CursorText(Struct):
-    """A position in the numbered changes of a room."""
-
-    cursor: str
-
-
-@verb("cursor", CursorText, action="wait", writes=False)
+@verb("cursor", str, under="cursor", action="wait", writes=False)
 class GetCursor(MailboxVerb, kw_only=True):
     """Return the present cursor, to ask later what changed since; of an agent: up to its newest letter."""
 
@@ -303,8 +291,8 @@ class GetCursor(MailboxVerb, kw_only=True):
         named = [checked_mailbox(core, self.agent_id)] if self.agent_id else [principal.agent]
         return list(named)
 
-    def run(self, core: Core, principal: Principal) -> CursorText:
-        return CursorText(str(current_cursor(core, principal)))
+    def run(self, core: Core, principal: Principal) -> str:
+        return str(current_cursor(core, principal))
 
 
 class Changes(Struct):

@@ -101,23 +101,17 @@ class Sent(MailboxVerb, kw_only=True):
         return SentLetters([letter.message for letter in letters], forwarded)
 
 
-class Ids(Struct):
-    """Ids of letters."""
-
-    ids: list[str]
-
-
-@verb("find_ids", Ids, action="search", writes=False, everyone=True, local=True)
+@verb("find_ids", list[str], under="ids", action="search", writes=False, everyone=True, local=True)
 class FindIds(MailboxVerb, kw_only=True):
     """Return the ids with this prefix, of letters that were sent or received here."""
 
     prefix: Annotated[str, "how they begin"]
     limit: Annotated[int, "how many at most"]
 
-    def run(self, core: Core, _principal: Principal) -> Ids:
+    def run(self, core: Core, _principal: Principal) -> list[str]:
         beginning = check_id(self.prefix, "id")
         query = LetterQuery(beginning=beginning, party=self.mailbox, order="id", limit=self.limit)
-        return Ids([letter.message.id for letter in core.store.letters(query)])
+        return [letter.message.id for letter in core.store.letters(query)]
 
 
 def _with_human_name(query: SearchQuery, human: str) -> SearchQuery:

@@ -55,30 +55,6 @@ if TYPE_CHECKING:
 MOST_FOLDED = 50  # newest letters of one thread or conversation that a list is made of
 
 
-class MailboxThreads(Struct):
-    """Threads of letters."""
-
-    threads: list[Thread]
-
-
-class MailboxConversations(Struct):
-    """Conversations with their counts."""
-
-    conversations: list[Conversation]
-
-
-class OneConversation(Struct):
-    """A conversation with its counts."""
-
-    conversation: Conversation
-
-
-class Turns(Struct):
-    """Turns of a conversation."""
-
-    turns: list[Turn]
-
-
 @verb("thread", Messages, action="threads", everyone=True, many=True, writes=False)
 class GetThread(MailboxVerb, kw_only=True):
     """Return the letters of a thread that were sent or received here, the oldest first."""
@@ -126,7 +102,7 @@ class GetReplyChain(MailboxVerb, kw_only=True):
         return Messages(chain[::-1])
 
 
-@verb("threads", MailboxThreads, action="threads", everyone=True, slow=True, writes=False)
+@verb("threads", list[Thread], under="threads", action="threads", everyone=True, slow=True, writes=False)
 class ListThreads(MailboxVerb, kw_only=True):
     """Return threads with replies, the most recently active first.
 
@@ -135,15 +111,23 @@ class ListThreads(MailboxVerb, kw_only=True):
 
     limit: Annotated[int, "how many at most"] = 50
 
-    def run(self, core: Core, _principal: Principal) -> MailboxThreads:
+    def run(self, core: Core, _principal: Principal) -> list[Thread]:
         query = LetterQuery(newest_of="thread", party=self.mailbox, limit=check_count(self.limit, "limit"))
         newest = core.store.letters(query)
         queries = [LetterQuery(thread=one.message.thread, party=self.mailbox) for one in newest]
         folded = _folded(core, self.mailbox, queries, fold_thread)
-        return MailboxThreads([replace(thread, count=many) for thread, many in folded])
+        return [replace(thread, count=many) for thread, many in folded]
 
 
-@verb("conversations", MailboxConversations, action="threads", everyone=True, slow=True, writes=False)
+@verb(
+    "conversations",
+    list[Conversation],
+    under="conversations",
+    action="threads",
+    everyone=True,
+    slow=True,
+    writes=False,
+)
 class ListConversations(MailboxVerb, kw_only=True):
     """Return conversations with their counts, the most recently active first.
 
@@ -153,13 +137,13 @@ class ListConversations(MailboxVerb, kw_only=True):
     scope: Annotated[str | None, "only of this scope"] = None
     limit: Annotated[int, "how many at most"] = 50
 
-    def run(self, core: Core, _principal: Principal) -> MailboxConversations:
+    def run(self, core: Core, _principal: Principal) -> list[Conversation]:
         scope, limit = _scope(self.scope), check_count(self.limit, "limit")
         query = LetterQuery(newest_of="conversation", party=self.mailbox, scope=scope, limit=limit)
         ids = [conversation_of(one.message) for one in core.store.letters(query)]
         queries = [LetterQuery(conversation=id, party=self.mailbox) for id in ids]
         folded = _folded(core, self.mailbox, queries, fold_conversation)
-        return MailboxConversations([replace(talk, turns=many) for talk, many in folded])
+        return [replace(talk, turns=many) for talk, many in folded]
 
 
 class AboutConversation(MailboxVerb, kw_only=True):
@@ -175,20 +159,20 @@ class AboutConversation(MailboxVerb, kw_only=True):
         return letters
 
 
-@verb("conversation", OneConversation, action="threads", everyone=True, many=True, writes=False)
+@verb("conversation", Conversation, under="conversation", action="threads", everyone=True, many=True, writes=False)
 class GetConversation(AboutConversation, kw_only=True):
     """Return a conversation's participants and counts."""
 
-    def run(self, core: Core, _principal: Principal) -> OneConversation:
-        return OneConversation(fold_conversation(self.letters(core)))
+    def run(self, core: Core, _principal: Principal) -> Conversation:
+        return fold_conversation(self.letters(core))
 
 
-@verb("turns", Turns, action="threads", everyone=True, many=True, writes=False)
+@verb("turns", list[Turn], under="turns", action="threads", everyone=True, many=True, writes=False)
 class ListTurns(AboutConversation, kw_only=True):
     """Return the turns of a conversation, the oldest first."""
 
-    def run(self, core: Core, _principal: Principal) -> Turns:
-        return Turns([turn_of(message) for message in self.letters(core)])
+    def run(self, core: Core, _principal: Principal) -> list[Turn]:
+        return [turn_of(message) for message in self.letters(core)]
 
 
 def _scope(scope: str | None) -> str | None:

@@ -58,7 +58,7 @@ class Triage(Prompt, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
         digest = inbox.Digest(agent_id=self.mine(), budget=BUDGET, most=MOST)
-        return {"text": triage_text(self.mine(), perform(core, principal, digest).text)}
+        return {"text": triage_text(self.mine(), perform(core, principal, digest))}
 
 
 def triage_text(me: str, digest: str) -> str:

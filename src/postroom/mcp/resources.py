@@ -99,7 +99,7 @@ class FindPlace(ResourceVerb, kw_only=True):
             thread = self.trace(core, principal).message.thread
         # Raises if the caller may not watch it.
         perform(core, principal, inbox.Wait(agent_id=me, peek=True, thread=thread, timeout=0))
-        since = perform(core, principal, inbox.GetCursor(agent_id=me)).cursor
+        since = perform(core, principal, inbox.GetCursor(agent_id=me))
         return {"agent_id": me, "since": since} | ({"thread": thread} if thread else {})
 
 
