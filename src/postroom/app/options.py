@@ -22,7 +22,7 @@ from ..core.authorize import OWNER
 from ..core.peers import TOKENS, check_peer, check_pin, without_tokens
 from ..environment import config_path, environment, first_variable, own_room, variable
 from ..errors import BadStore, Invalid
-from ..map.link_session import LinkOptions, checked
+from ..map.link_session import LinkOptions
 from ..model.codec import token_hash
 from ..model.message import DEFAULT_SCOPE
 from ..model.names import check_scope, fold
@@ -102,7 +102,7 @@ def options(store: str | None, params: dict[str, str], **flags: Any) -> Options:
         certificate=given["certificate"],
         key=given["key"],
         inboxes=os.path.abspath(given["inboxes"]) if given["inboxes"] else "",
-        map_link=checked(LinkOptions(**link)) if link.get("server") else None,
+        map_link=LinkOptions(**link) if link.get("server") else None,
         map=_map(given["map"] or "token"),
         peers=_peers(given["peers"], settings),
         scope=check_scope(first_variable("POSTROOM_SCOPE", "INBOX_SCOPE") or DEFAULT_SCOPE, "scope"),

@@ -181,17 +181,19 @@ class MapLink:
         rpc = RpcConnection(sender(socket), session.on_notification, ANSWER)
         reading = asyncio.ensure_future(read(rpc, socket))
         running = asyncio.ensure_future(session.run(rpc))
+
+        def cut(_: object = None) -> None:
+            rpc.abort()
+            self._woken.set()
+
+        reading.add_done_callback(cut)
         for one in (reading, running):
             one.add_done_callback(_retrieve_exception)  # also if this task is cancelled just then
         try:
-            await asyncio.wait((reading, running), return_when=asyncio.FIRST_COMPLETED)
-            rpc.abort()
-            self._woken.set()
-            # The session stores what came, and fails the letter that it was sending.
+            # After a cut the session stores what came, and fails the letter that it was sending.
             await asyncio.wait((running,))
         finally:
-            rpc.abort()
-            self._woken.set()
+            cut()
             await asyncio.wait((running,), timeout=A_MOMENT)
             running.cancel()
             reading.cancel()

@@ -76,30 +76,28 @@ class LinkOptions(Struct, frozen=True, kw_only=True):
     token: str = ""
     method: str = METHODS[0]  # of showing the token first; a server that wants another one says so
 
-
-def checked(options: LinkOptions) -> LinkOptions:
-    """Return the options, or raise Invalid with the name of the wrong one."""
-    place = urlsplit(options.server)
-    if place.scheme not in {"ws", "wss"} or not place.hostname:
-        hint = "such as ws://127.0.0.1:8080 or wss://map.example.com"
-        raise Invalid(f"{options.server!a} is no WebSocket address", field="map-server", hint=hint)
-    # Tokens never cross a network in the clear.
-    if options.token and place.scheme == "ws" and not is_near(options.server):
-        raise Invalid(
-            "a token would go there for everybody to read",
-            field="map-server",
-            hint="wss://, or no POSTROOM_MAP_TOKEN",
-        )
-    if options.method not in METHODS:
-        raise Invalid(f"{options.method!a} is no way to show a token", field="map-auth", hint=", ".join(METHODS))
-    if options.scope:
-        check_scope(options.scope, "map-scope")
-    if options.name:
-        check_agent(options.name, "map-name")
-    if options.expose not in {ALL, NONE}:
-        for name in options.expose.split(","):
-            check_agent(name.strip(), "map-expose")
-    return options
+    def __post_init__(self) -> None:
+        """Raise Invalid with the name of the option that is wrong."""
+        place = urlsplit(self.server)
+        if place.scheme not in {"ws", "wss"} or not place.hostname:
+            hint = "such as ws://127.0.0.1:8080 or wss://map.example.com"
+            raise Invalid(f"{self.server!a} is no WebSocket address", field="map-server", hint=hint)
+        # Tokens never cross a network in the clear.
+        if self.token and place.scheme == "ws" and not is_near(self.server):
+            raise Invalid(
+                "a token would go there for everybody to read",
+                field="map-server",
+                hint="wss://, or no POSTROOM_MAP_TOKEN",
+            )
+        if self.method not in METHODS:
+            raise Invalid(f"{self.method!a} is no way to show a token", field="map-auth", hint=", ".join(METHODS))
+        if self.scope:
+            check_scope(self.scope, "map-scope")
+        if self.name:
+            check_agent(self.name, "map-name")
+        if self.expose not in {ALL, NONE}:
+            for name in self.expose.split(","):
+                check_agent(name.strip(), "map-expose")
 
 
 # -- handshake
