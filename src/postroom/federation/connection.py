@@ -58,6 +58,11 @@ class ConnectionLost(Exception):
     """The other side cannot be reached, or does not answer any more."""
 
 
+async def _refuse(method: str, _params: dict[str, Any]) -> dict[str, Any]:
+    error = {"code": METHOD_NOT_FOUND, "message": f"{method} is nothing that is asked of a guest"}
+    return {"error": error}
+
+
 class RpcConnection:
     """Calls and their answers over one connection, made inside an event loop.
 
@@ -70,7 +75,7 @@ class RpcConnection:
         send: Callable[[dict[str, Any]], Awaitable[None]],
         on_notification: Callable[[str, Mapping[str, Any]], None],
         patience: float,
-        serve: Serve | None = None,
+        serve: Serve = _refuse,
     ) -> None:
         self._send = send
         self._on_notification = on_notification
@@ -126,27 +131,21 @@ class RpcConnection:
             self.receive_response(id, args)
         elif id is None:
             self._on_notification(method, params if isinstance(params, dict) else {})
-        elif self._serve is None:
-            error = {"code": METHOD_NOT_FOUND, "message": f"{method} is nothing that is asked of a guest"}
-            await self._send({"jsonrpc": "2.0", "id": id, "error": error})
         else:
             # Waiting here stops the reading of frames, so a peer cannot pile up calls (threat 7).
             await self._turns.acquire()
             handler = asyncio.ensure_future(self._answer(id, method, params if isinstance(params, dict) else {}))
             self._served.add(handler)
-            handler.add_done_callback(self._served_one)
+            handler.add_done_callback(self._served.discard)
+            handler.add_done_callback(lambda _: self._turns.release())
 
     async def _answer(self, id: Any, method: str, params: dict[str, Any]) -> None:
-        assert self._serve is not None  # noqa: S101 - checked in `receive`
-        result = await self._serve(method, params)
-        with suppress(ConnectionLost):
-            await self._send({"jsonrpc": "2.0", "id": id} | result)
-
-    def _served_one(self, handler: asyncio.Future[None]) -> None:
-        self._served.discard(handler)
-        self._turns.release()
-        if not handler.cancelled() and (fault := handler.exception()) is not None:
-            log.error("a call of the other side failed because of an internal error", exc_info=fault)
+        try:
+            result = await self._serve(method, params)
+            with suppress(ConnectionLost):
+                await self._send({"jsonrpc": "2.0", "id": id} | result)
+        except Exception:  # the connection must go on: only this call has no answer
+            log.exception("a call of the other side failed because of an internal error")
 
     def receive_response(self, id: Any, params: Mapping[str, Any]) -> None:
         """Take the answer to a call of ours."""
