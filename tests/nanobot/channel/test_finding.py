@@ -60,7 +60,7 @@ def test_the_doctor_says_that_the_channel_is_found_and_what_is_wrong_with_the_co
     write_config(tmp_path, {"enabled": True, "agentID": "coder"})
     code, found = doctor(python, tmp_path)
     assert {"ok"} == {found[check]["level"] for check in ("nanobot", "tools", "discovery")}, found
-    assert 70 == code and "did you mean agentId?" in found["config"]["what"]
+    assert 70 == code and "did you mean agentId?" == found["config"]["hint"]
 
 
 @pytest.mark.nanobot
