@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from postroom import HopsSpent, LoopDetected, Missing, NotAllowed
 from postroom.errors import PostroomError
 from postroom.model.agent import Card
+from postroom.model.names import Address
 from postroom.model.peer import Peer
 from postroom.policy.limits import Limits
 from postroom.policy.trust import (
@@ -34,11 +35,8 @@ def below(*hubs: str) -> Limits:
     return Limits(federation_strategy="hierarchical", federation_upstream=",".join(hubs))
 
 
-class To(NamedTuple):
-    """An address."""
-
-    system: str | None = "berlin"
-    scope: str | None = None
+def to(system: str = "berlin", scope: str | None = None) -> Address:
+    return Address(system=system, scope=scope or "")
 
 
 def peers(*found: Peer) -> dict[str, Peer]:
@@ -129,7 +127,7 @@ def test_a_peer_speaks_for_itself_and_for_those_it_relays_for(
 ) -> None:
     peer = berlin(relays_for=relays_for)
     assert speaks == speaks_for(peer, system)
-    refused = says_no(lambda: check_incoming(peer, system, "default", To("paris")))
+    refused = says_no(lambda: check_incoming(peer, system, "default", to("paris")))
     assert speaks == (refused is None)
 
 
@@ -201,8 +199,8 @@ def test_scopes_exchange_mail_only_where_they_may_both_ways(
 ) -> None:
     peer = berlin(scopes=scopes, relays_for=("rome",))
     message = letter("m", ["bob@berlin"], scope=ours)
-    out = says_no(lambda: check_outgoing(peer, message, To(system, theirs)))
-    coming = says_no(lambda: check_incoming(peer, system, theirs, To("paris", ours)))
+    out = says_no(lambda: check_outgoing(peer, message, to(system, theirs)))
+    coming = says_no(lambda: check_incoming(peer, system, theirs, to("paris", ours)))
     assert (passes, passes) == (out is None, coming is None)
     for refused in (out, coming):
         assert refused is None or refused.field == "scope"
@@ -211,16 +209,16 @@ def test_scopes_exchange_mail_only_where_they_may_both_ways(
 def test_without_a_scope_of_its_own_an_address_is_in_the_letters() -> None:
     peer = berlin(scopes={"dev": ("berlin/dev",)})
     message = letter("m", scope="dev")
-    assert says_no(lambda: check_outgoing(peer, message, To())) is None
-    assert says_no(lambda: check_outgoing(peer, message, To(scope="ops"))) is not None
-    assert says_no(lambda: check_incoming(peer, "berlin", "dev", To("paris"))) is None
-    assert says_no(lambda: check_incoming(peer, "berlin", "ops", To("paris"))) is not None
+    assert says_no(lambda: check_outgoing(peer, message, to())) is None
+    assert says_no(lambda: check_outgoing(peer, message, to(scope="ops"))) is not None
+    assert says_no(lambda: check_incoming(peer, "berlin", "dev", to("paris"))) is None
+    assert says_no(lambda: check_incoming(peer, "berlin", "ops", to("paris"))) is not None
 
 
 def test_nothing_passes_to_or_from_one_that_is_not_trusted() -> None:
     peer = berlin(trusted=False, exposure="all")
-    assert says_no(lambda: check_outgoing(peer, letter("m"), To())) is not None
-    assert says_no(lambda: check_incoming(peer, "berlin", "default", To("paris"))) is not None
+    assert says_no(lambda: check_outgoing(peer, letter("m"), to())) is not None
+    assert says_no(lambda: check_incoming(peer, "berlin", "default", to("paris"))) is not None
     assert not is_shown(peer, CARD) and not is_reachable(peer, CARD)
 
 

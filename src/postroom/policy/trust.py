@@ -7,7 +7,7 @@ limited by scope. A letter without a scope is in the scope `default`; so is an a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ..errors import HopsSpent, LoopDetected, Missing, NotAllowed
 from ..model.message import DEFAULT_SCOPE, same_name
@@ -20,17 +20,9 @@ if TYPE_CHECKING:
     from ..errors import PostroomError
     from ..model.agent import Card
     from ..model.message import Message
+    from ..model.names import Address
     from ..model.peer import Peer
     from .limits import Limits
-
-
-class Destination(Protocol):
-    """The system and scope of an address."""
-
-    @property
-    def system(self) -> str | None: ...
-    @property
-    def scope(self) -> str | None: ...
 
 
 def upstream(limits: Limits) -> list[str]:
@@ -90,7 +82,7 @@ def check_way(ours: str, path: Iterable[str], hops: int, most: int | None, limit
 # Letters
 
 
-def check_outgoing(peer: Peer, message: Message, target: Destination) -> None:
+def check_outgoing(peer: Peer, message: Message, target: Address) -> None:
     """Refuse a letter that may not go to an address through this peer."""
     system = target.system or peer.system
     _check_trusted(peer, "to")
@@ -100,7 +92,7 @@ def check_outgoing(peer: Peer, message: Message, target: Destination) -> None:
         raise NotAllowed(text, field="scope", hint=hint)
 
 
-def check_incoming(peer: Peer, source: str, scope: str, target: Destination) -> None:
+def check_incoming(peer: Peer, source: str, scope: str, target: Address) -> None:
     """Refuse a letter of a system and scope that this peer may not bring to an address of ours."""
     _check_trusted(peer, "from")
     if not speaks_for(peer, source):
