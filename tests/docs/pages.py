@@ -24,10 +24,14 @@ class Block(Struct, frozen=True, kw_only=True):
     """A fenced block of a page."""
 
     language: str  # the word after the fence
-    marks: tuple[str, ...]  # and the words after that
     code: str
     line: int  # where its code begins, counted from 1
     before: str  # the line above the fence
+
+    @property
+    def runs(self) -> bool:
+        """Whether the tests run it; where they do not, a comment before it says why."""
+        return not self.before.startswith("<!-- Not run: ")
 
     @property
     def program(self) -> str | None:
@@ -46,11 +50,9 @@ def blocks(page: Path) -> list[Block]:
 
 
 def _block(text: str, found: re.Match[str]) -> Block:
-    language, *marks = found[1].split() or [""]
     above = [line for line in text[: found.start()].splitlines() if line.strip()]
     return Block(
-        language=language,
-        marks=tuple(marks),
+        language=found[1].strip(),
         code=found[2],
         line=text.count("\n", 0, found.start()) + 2,
         before=above[-1] if above else "",

@@ -21,7 +21,7 @@ _TOLD = re.compile(r"^\s*print\(.*\)  # (.+)$", re.MULTILINE)
 def play(page: Path) -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page):
-        if block.language != "python" or "no-run" in block.marks:
+        if block.language != "python" or not block.runs:
             continue
         if block.program:
             Path(block.program).write_text(block.code, encoding="utf-8")

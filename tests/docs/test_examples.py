@@ -84,12 +84,6 @@ def test_an_example_that_is_wrong_is_found(elsewhere: dict[str, str], tmp_path: 
         assert played.returncode != 0, wrong
 
 
-@pytest.mark.parametrize("page", PLAYED, ids=name_of)
-def test_an_example_that_is_not_run_says_why(page: Path) -> None:
-    silent = [block.line for block in blocks(page) if "no-run" in block.marks and "<!--" not in block.before]
-    assert silent == []
-
-
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_block_of_data_or_shell_can_be_read(page: Path) -> None:
     for block in blocks(page):

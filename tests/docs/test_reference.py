@@ -173,3 +173,8 @@ def test_every_fence_names_its_language(page: Path) -> None:
         "json",
         "js",
     }
+
+
+def test_the_hand_written_pages_stay_within_their_size() -> None:
+    texts = [page.read_text(encoding="utf-8") for page in (HOME / "docs").glob("*.md")]
+    assert sum(len(text.split()) for text in texts if "<!-- Written by" not in text) <= 35_000

@@ -24,9 +24,9 @@ def session(page: Path) -> list[tuple[str, str | None]]:
     for block in blocks(page):
         if block.language == "text" and follows:
             found[-1] = (found[-1][0], block.code)
-        elif block.language == "sh" and "no-run" not in block.marks:
+        elif block.language == "sh" and block.runs:
             found.append((block.code, None))
-        follows = block.language == "sh" and "no-run" not in block.marks
+        follows = block.language == "sh" and block.runs
     return found
 
 
