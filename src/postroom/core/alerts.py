@@ -306,11 +306,11 @@ class BeginAlerts(MailboxVerb, kw_only=True):
         def plan() -> tuple[Sequence[Write], int]:
             found = find_log(core, mailbox, way)
             if found is not None:
-                return [put_log(mailbox, way, replace(found[0], up_to=0), found[1])] if backlog else [], 0
+                log, held = found
+                return ([put_log(mailbox, way, replace(log, up_to=0), held)] if backlog else []), 0
+            log = AlertLog(up_to=0 if backlog else core.store.cursor().number)
             seen = 0 if backlog else _count_unread(core, mailbox, core.now())
-            return [
-                put_log(mailbox, way, AlertLog(up_to=0 if backlog else core.store.cursor().number), None)
-            ], seen
+            return [put_log(mailbox, way, log, None)], seen
 
         return commit(core, plan) if backlog or find_log(core, mailbox, way) is None else 0
 
