@@ -55,13 +55,6 @@ def note(call: Call, text: str) -> None:
     sys.stderr.flush()
 
 
-def note_passed_by(call: Call, passed_by: Sequence[tuple[str, str]]) -> None:
-    """Print why the nearest file that looks like the project's room is not used."""
-    for path, why in passed_by[:1]:
-        what_to_do = "postroom init makes a room of your own, --room names another"
-        note(call, f"{path} {why}, so it is not used: {what_to_do}")
-
-
 def note_unknown(call: Call, name: str, others: Sequence[str]) -> None:
     """Print a similar name, where no agent has this one."""
     from difflib import get_close_matches  # noqa: PLC0415 - only for mistakes
@@ -304,7 +297,9 @@ class Context:
             raise _wrong_setting(wrong) from None
         self.screen.human = chosen.human
         if not self.get("room") and not variable("POSTROOM_STORE"):
-            note_passed_by(self.call, self.passed_by)
+            for path, why in self.passed_by[:1]:  # the nearest
+                what_to_do = "postroom init makes a room of your own, --room names another"
+                note(self.call, f"{path} {why}, so it is not used: {what_to_do}")
         if chosen.store.startswith("memory:"):
             raise BadStore("a room in memory is gone when the command ends", field="store", hint="name a file")
         return chosen

@@ -76,11 +76,6 @@ def json(word: str, option: Option) -> Any:
     return read_json(word, _field(option), depth=DEEPEST, largest=LARGEST)
 
 
-def address(word: str, option: Option) -> Any:
-    """Return an address as text, or as an object: no name begins with a brace."""
-    return json(word, option) if word.startswith("{") else word
-
-
 def choice(word: str, option: Option) -> str:
     if word.lower() not in option.choices:
         raise Usage(f"{_short(word)} is not one of them", field=_field(option), hint=", ".join(option.choices))
@@ -101,22 +96,17 @@ def pair(word: str, option: Option) -> tuple[str, str]:
     return name, value
 
 
-def rule(word: str, option: Option) -> tuple[str, str] | None:
-    """Return one rule of several; None for an empty word, which means that there are no rules."""
-    return pair(word, option) if word else None
-
-
 _CONVERTERS: dict[str, Any] = {  # by the kind of an option
     "seconds": seconds,
     "when": later,
     "past": past,
     "count": count,
     "json": json,
-    "address": address,
+    "address": lambda word, option: json(word, option) if word.startswith("{") else word,  # no name begins so
     "word": choice,
     "setting": setting,
     "pair": pair,
-    "rule": rule,
+    "rule": lambda word, option: pair(word, option) if word else None,  # an empty word: there are no rules
 }
 
 
