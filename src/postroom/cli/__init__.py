@@ -2,22 +2,22 @@
 
     main      the entry point
     quick     answers an empty check and the hooks without loading the rest
-    table     the names of the commands, the module of each, and former names
-    command   what a command takes: declared beside its function, with the parameters of its verb
-    options   options that several commands share
-    parse     from words to a command and its values, with argparse
+    table     the names of the commands, the module of each, and other words for them
+    command   what a command takes: a row beside its function, with the parameters of its verb
+    parse     from words to a command and its values
     help      the pages of help; completion  what shells offer
     run       runs the command
-    context   what a command works with: caller, room, texts
+    context   what a command works with: caller, room; performs its verb
+    text      the body of a letter: an option, standard input, an editor, files
     answer    the answer of a command, and the screen on which it is shown
-    output    tables and harmless text for people
+    output    tables, records and harmless text for people
     errors    errors and exit codes
     views     what people read of letters, agents and receipts
     screen    a screen of its own on a terminal, for `top` and the inbox
     inbox     the person's inbox on a terminal
 
 Each other module holds the commands of one group, and is loaded only when one of them is called: `send`, `read`,
-`work`, `tasks`, `escalation`, `agents`, `alerts`, `peers`, `webhooks`, `room` (make and sweep a room), `health`
-(doctor, stats, top, trace), `copies` (copy, export, backup), `serve`, `unit` (systemd), `install`, `hooks`,
-`help`, `chipset`, and `edges` (nanobot and swarm).
+`work`, `tasks`, `escalation`, `agents`, `alerts` (watch, rings, webhooks), `peers`, `room` (make, sweep, copy and back
+up a room), `health` (doctor, stats, top, board, trace), `serve` (the server, its unit, tokens, mcp), `install`, `hooks`,
+`help`, and `designs` (chipset, nanobot and swarm).
 """
