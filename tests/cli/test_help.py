@@ -77,7 +77,7 @@ def test_json_and_defaults_are_reported(shell: Shell) -> None:
     for name in ("task", "callback", "context", "metadata", "extra", "data"):
         assert f"\n  --{name} JSON" in shown
     words = " ".join(shown.split())
-    assert "how urgent; normal by default" in words and "message by default" in words
+    assert "how urgent; normal by default" in words and "default: message" in words
 
 
 @pytest.mark.parametrize("name", COMMANDS)

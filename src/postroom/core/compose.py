@@ -104,7 +104,7 @@ class LetterFields(RequestFields, kw_only=True):
     bcc: Annotated[Any, "recipients of a copy that nobody else sees"] = None
     kind: Annotated[
         str | None,
-        "an open word, such as request; message by default, in a broadcast notification, in a handoff handoff",
+        "an open word, such as request (default: message; of a broadcast: notification; of a handoff: handoff)",
     ] = None
     at: Annotated[datetime | float | None, "not delivered before this"] = None
     task: Annotated[
