@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...core import tasks
@@ -21,6 +22,7 @@ from .post import body
 from .text import minute
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from datetime import datetime
 
     from ...aio import AsyncTask
@@ -128,23 +130,29 @@ def mailable(text: str) -> str:
 
 
 async def _answer(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> None:
+    async def ack_and_reply(parts: list[Any]) -> None:
+        answered = turn.intent.answers or turn.id
+        # One commit for ack and answer (G5). The key makes a second attempt after a crash send nothing new (G3).
+        reply = Reply(agent_id=post.name, id=answered, body=parts, key=key_of(turn), metadata=dict(AUTOMATIC))
+        draft = await post.room.run(reply.draft, post.core)
+        await post.box.ack_and_send([turn.work], [draft])
+
     try:
-        await _ack_and_reply(post, turn, _body(text, media))
+        await _with_files_if_possible(ack_and_reply, text, media)
     except IdTaken:  # an earlier attempt sent an answer in other words
         await turn.work.ack()
+
+
+async def _with_files_if_possible(
+    send: Callable[[list[Any]], Awaitable[Any]], text: str, media: tuple[str, ...]
+) -> None:
+    """Send an answer; where its files are refused, send its text with the reason."""
+    try:
+        await send(_body(text, media))
     except (Invalid, NotAllowed) as wrong:
         if not media:
             raise
-        words = f"{text}\n\n(Its files could not be sent: {wrong})"
-        await _ack_and_reply(post, turn, _body(words, ()))
-
-
-async def _ack_and_reply(post: Post, turn: Turn, parts: list[Any]) -> None:
-    answered = turn.intent.answers or turn.id
-    # One commit for ack and answer (G5). The key makes a second attempt after a crash send nothing new (G3).
-    reply = Reply(agent_id=post.name, id=answered, body=parts, key=key_of(turn), metadata=dict(AUTOMATIC))
-    draft = await post.room.run(reply.draft, post.core)
-    await post.box.ack_and_send([turn.work], [draft])
+        await send(_body(f"{text}\n\n(Its files could not be sent: {wrong})", ()))
 
 
 async def _settle_task(post: Post, turn: Turn, task: AsyncTask, text: str, media: tuple[str, ...]) -> None:
@@ -162,20 +170,12 @@ async def _settle_task(post: Post, turn: Turn, task: AsyncTask, text: str, media
     else:
         if state is TaskState.ACCEPTED:
             await task.start()
-        await _complete(turn, task, text, media)
+        complete = partial(task.complete, key=key_of(turn), metadata=dict(AUTOMATIC))
+        try:
+            await _with_files_if_possible(complete, text, media)
+        except IllegalMove:  # it was cancelled, or completed by an earlier attempt
+            await task.refresh()
     await _ack_if_held(turn)
-
-
-async def _complete(turn: Turn, task: AsyncTask, text: str, media: tuple[str, ...]) -> None:
-    try:
-        await task.complete(_body(text, media), key=key_of(turn), metadata=dict(AUTOMATIC))
-    except IllegalMove:  # it was cancelled, or completed by an earlier attempt
-        await task.refresh()
-    except (Invalid, NotAllowed) as wrong:
-        if not media:
-            raise
-        words = f"{text}\n\n(Its files could not be sent: {wrong})"
-        await task.complete(_body(words, ()), key=key_of(turn), metadata=dict(AUTOMATIC))
 
 
 async def _ack_if_held(turn: Turn) -> None:
