@@ -7,13 +7,13 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
 
 from postroom import Batch, Letter, Mailbox, Room, Work
-from postroom.core.verb import VERBS, Verb, load_verbs
+from postroom.core.verb import LOCAL, VERBS, Verb, load_verbs
 from postroom.reader import Reader
 from postroom.task import Task
 
@@ -62,11 +62,30 @@ def test_most_methods_are_compared() -> None:
     assert len(METHODS) >= 60
 
 
+def described(method: Callable[..., Any]) -> dict[str, str]:
+    """The parameters in the docstring of a method, with their words."""
+    listed = (inspect.getdoc(method) or "").partition("Args:\n")[2]
+    found = re.findall(r"^ {4}\**(\w+): (.*(?:\n {8}.*)*)", listed, re.MULTILINE)
+    return {name: " ".join(words.split()) for name, words in found}
+
+
 @pytest.mark.parametrize("face", [Reader, Room, Mailbox, Letter, Work, Batch, Task])
 def test_the_docstring_of_a_method_lists_its_parameters(face: type) -> None:
     for name, method in vars(face).items():
         if name[0] == "_" or not inspect.isfunction(method) or method.__name__ != name:
             continue
-        described = (inspect.getdoc(method) or "").partition("Args:\n")[2]
-        listed = re.findall(r"^ {4}\**(\w+): ", described, re.MULTILINE)
-        assert [*inspect.signature(method).parameters][1:] == listed, name
+        assert [*inspect.signature(method).parameters][1:] == [*described(method)], name
+
+
+# Parameters that are more in Python than on a wire.
+IN_OTHER_WORDS = {"body", "drafts", "ids", "lines"}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_docstring_describes_parameters_as_the_verb_does(name: str) -> None:
+    method, verb, passed = METHODS[name]
+    hints = get_type_hints(verb, include_extras=True)
+    for parameter, words in described(method).items():
+        if parameter in passed - IN_OTHER_WORDS and get_origin(hints[parameter]) is Annotated:
+            about = get_args(hints[parameter])[-1]
+            assert about in {words, LOCAL}, parameter
