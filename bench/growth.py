@@ -9,21 +9,29 @@ from functools import partial
 from pathlib import Path
 
 import postroom
+from postroom.core.authorize import agent_principal
+from postroom.core.verb import perform
 from postroom.mailbox import Mailbox
 from postroom.room import Room
+from postroom.server.mail import List
 
 from .fill import RARE, READER, ROOT, TALKER, THREAD, UNREAD, filled_room
 from .measure import Act, Curve, Effort, Line, Samples, micros, ratio, take_turns, typical
 
 SMALLEST = 1000
 SIZES = (SMALLEST, 10_000, 100_000, 1_000_000)
-TIMES = {"check": 50, "claim": 20, "search": 20, "thread": 20}  # of each in each room in each round
+# Of each in each room in each round.
+TIMES = {"check": 50, "claim": 20, "search": 20, "thread": 20, "conversations": 10, "list": 10, "stats": 10}
+SOON = {"conversations", "list", "stats"}  # have a time as their goal: 50 ms
 OPENINGS = 2
 NAMES = {
     "check": f"check of the top 20 of {UNREAD} unread",
     "claim": "claim + release",
     "search": "search for a rare word",
     "thread": f"thread of {THREAD}",
+    "conversations": "conversations of the room",
+    "list": "mail/list of an agent, by pages of 50",
+    "stats": "stats of the room",
     "open": "open + first check",
 }
 
@@ -32,10 +40,10 @@ def measure(effort: Effort, folder: Path) -> Iterator[Line | Curve]:
     del folder  # these rooms are kept
     paths = {size: filled_room(size) for size in SIZES if size <= effort.largest}
     samples = _samples(paths, effort.rounds)
-    for verb in ("check", "open", "claim", "search", "thread"):
+    for verb, name in NAMES.items():
         yield _line(verb, samples[verb], list(paths))
         points = [(float(size), typical(samples[verb], str(size)) * 1e3) for size in paths]
-        yield Curve(figure="growth", name=NAMES[verb], points=points)
+        yield Curve(figure="growth", name=name, points=points)
     yield _size(paths)
 
 
@@ -43,10 +51,10 @@ def _line(verb: str, samples: Samples, sizes: list[int]) -> Line:
     """Opening has a time as its goal; everything else is compared with the smallest room."""
     note = ", ".join(f"{size:,}: {micros(typical(samples, str(size)))}" for size in sizes)
     largest = sizes[-1]
-    if verb == "open":
-        slowest = typical(samples, str(largest)) * 1e3
+    if verb == "open" or verb in SOON:
+        slowest, goal = typical(samples, str(largest)) * 1e3, 50.0 if verb in SOON else 10.0
         return Line(
-            name=f"{NAMES[verb]} at {largest:,} letters, warm", value=slowest, unit="ms", goal=10.0, note=note
+            name=f"{NAMES[verb]} at {largest:,} letters, warm", value=slowest, unit="ms", goal=goal, note=note
         )
     return Line(
         name=f"{NAMES[verb]}, at {largest:,} letters / at {SMALLEST:,}",
@@ -99,6 +107,9 @@ def _acts(room: Room) -> dict[str, Act]:
         "claim": partial(_claim, reader),
         "search": partial(talker.search, RARE),
         "thread": partial(talker.thread, ROOT),
+        "conversations": room.conversations,
+        "list": partial(perform, room.core, agent_principal(TALKER), List(limit=50)),
+        "stats": room.stats,
     }
 
 

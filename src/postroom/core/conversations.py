@@ -335,8 +335,10 @@ def _merged(
     """Yield the conversations after the one with this newest letter, from both sources in order of time."""
     waiting = sorted((at, id) for id, at in changed.items() if start is None or at <= start.message.created_at)
     query = LetterQuery(newest_of="conversation", party=reader, scope=scope, limit=PAGE)
-    last = start
-    while found := core.store.letters(replace(query, before=last and last.number)):
+    last, has_more = start, True
+    while has_more:
+        found = core.store.letters(replace(query, before=last and last.number))
+        has_more = len(found) == PAGE
         for last in found:
             while waiting and waiting[-1][0] > last.message.created_at:
                 yield waiting.pop()[1]

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from .watch import DirWatcher
 
 
-SHAPE = 0xBDCEA892  # CRC-32 of the definitions in an index, as SQLite keeps them
+SHAPE = 0x52D59752  # CRC-32 of the definitions in an index, as SQLite keeps them
 _MAILBOX = """
 SELECT id, name FROM mailboxes WHERE folded = ?1
 UNION ALL SELECT m.id, m.name FROM aliases a JOIN mailboxes m ON m.id = a.mailbox WHERE a.folded = ?1"""
