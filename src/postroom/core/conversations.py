@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from .core import Core
 
 
+AT_ONCE = 100  # conversations that are found at once
 LISTED = 50  # newest letters of one conversation that a list is made of
 PAGE = 500  # letters that are read at once
 MOST_STRANDS = 1000  # threads that were opened in one conversation
@@ -334,11 +335,11 @@ def _merged(
 ) -> Iterator[str]:
     """Yield the conversations after the one with this newest letter, from both sources in order of time."""
     waiting = sorted((at, id) for id, at in changed.items() if start is None or at <= start.message.created_at)
-    query = LetterQuery(newest_of="conversation", party=reader, scope=scope, limit=PAGE)
+    query = LetterQuery(newest_of="conversation", party=reader, scope=scope, limit=AT_ONCE)
     last, has_more = start, True
     while has_more:
         found = core.store.letters(replace(query, before=last and last.number))
-        has_more = len(found) == PAGE
+        has_more = len(found) == AT_ONCE
         for last in found:
             while waiting and waiting[-1][0] > last.message.created_at:
                 yield waiting.pop()[1]
