@@ -341,6 +341,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     # The stack unwinds in reverse order: this runs after `executor.close`, before the room is closed.
     stack.callback(_exit_if_busy, executor)
     stack.push_async_callback(executor.close)
+    await executor.open_store()
     broker = Broker(executor)
     stack.callback(broker.close)
     map_server = None if options.map == OFF else MapServer(executor, broker, is_open=options.map == OPEN)

@@ -182,6 +182,19 @@ class Executor:
             )
         }
 
+    async def open_store(self) -> None:
+        """Open the store on the threads that write and read. A thread that opens it later may have to wait for a
+        writer, which may wait for another process.
+        """
+        all_begun = threading.Barrier(READ_THREADS)  # so that each thread takes one
+
+        def open_here() -> None:
+            all_begun.wait()
+            self._store.cursor()
+
+        readers = [self.submit(open_here, kind=Schedule.READ) for _ in range(READ_THREADS)]
+        await asyncio.gather(self.submit(self._store.cursor), *readers)
+
     # -- asking for something
 
     async def call(self, principal: Principal, name: str, params: Mapping[str, Any]) -> Any:
