@@ -138,7 +138,7 @@ def send_for_a_while(folder: Path, name: str, line: Barrier, kind: type[SqliteSt
 def send_rudely(folder: Path, name: str, line: Barrier, kind: type[SqliteStore]) -> None:
     """Like `send_for_a_while`, but only one worker asks for the lock again at once; the others nap."""
     if name != "worker0":
-        lock.SHORTEST = lock.LONGEST = lock.RAREST = 0.2
+        lock.SHORTEST = lock.LONGEST = lock.EAGER = lock.RAREST = 0.2
     send_for_a_while(folder, name, line, kind)
 
 
