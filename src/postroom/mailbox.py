@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, overload
 from msgspec.structs import asdict
 
 from .core import compose, inbox, messages
-from .core import work as core_work
 from .core.verb import perform, request
 from .errors import Invalid, NoAnswer
 from .letter import Batch, Letter, Shift, Work
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from .core.compose import Draft
     from .core.messages import Receipt
     from .core.verb import Runs
+    from .core.work import Settled
     from .keywords import Body, Fields, Filters, RequestFields, To, Wanted, When
     from .model.agent import Agent
     from .model.alert import Later, Rung
@@ -329,6 +329,7 @@ class Mailbox(Reader):
             **filters: only letters with these properties: kinds, min_priority, sender, thread, thread_tag, tag,
                 scope, since
         """
+        from .core import work as core_work
 
         def taken(claimed: core_work.Claimed) -> Work | Batch | None:
             if count is None:
@@ -437,6 +438,8 @@ class Mailbox(Reader):
             id: the letter's id
             token: the lease's token, from claim
         """
+        from .core import work as core_work
+
         return Work(self, self._perform(core_work.Held, id=id, token=token).letter)
 
     # -- settling, any number of letters in one commit: all or none
@@ -448,6 +451,8 @@ class Mailbox(Reader):
             letters: letters of this mailbox
             archive: False: they are kept out of the archive
         """
+        from .core import work as core_work
+
         self._settle(core_work.Ack, letters, keep=not archive)
 
     def ack_and_send(
@@ -460,6 +465,8 @@ class Mailbox(Reader):
             drafts: letters made by `draft`
             archive: False: they are kept out of the archive
         """
+        from .core import work as core_work
+
         return self._settle(
             core_work.Ack, letters, drafts=messages.own_drafts(self.name, drafts), keep=not archive
         )
@@ -472,6 +479,8 @@ class Mailbox(Reader):
             reason: why
             retry: false: dead at once
         """
+        from .core import work as core_work
+
         self._settle(core_work.Fail, letters, reason=reason, retry=retry)
 
     def reject(self, letters: Sequence[Letter], reason: str) -> None:
@@ -489,6 +498,8 @@ class Mailbox(Reader):
         Args:
             letters: letters of this mailbox
         """
+        from .core import work as core_work
+
         self._settle(core_work.Release, letters)
 
     def renew(self, letters: Sequence[Letter], lease: float | None = None) -> None:
@@ -498,6 +509,8 @@ class Mailbox(Reader):
             letters: letters of this mailbox
             lease: for how many seconds, counted from now
         """
+        from .core import work as core_work
+
         self._settle(core_work.Renew, letters, lease=lease)
 
     # -- dead letters
@@ -860,7 +873,7 @@ class Mailbox(Reader):
         return perform(self.core, self.principal, request(verb, {"agent_id": self.name, **params}))
 
     def _settle(
-        self, verb: Callable[..., Runs[core_work.Settled]], letters: Sequence[Letter], **params: Any
+        self, verb: Callable[..., Runs[Settled]], letters: Sequence[Letter], **params: Any
     ) -> list[Receipt]:
         """Settle letters that lie in this mailbox, each under its lease."""
         if not isinstance(letters, (list, tuple)):
