@@ -325,7 +325,10 @@ def test_a_line_that_is_no_line_of_an_export_is_named(shell: Shell) -> None:
     head, *_ = shell.run("export").out.splitlines()
     for line, what in (
         ('{"x": 1}', "is no line of an export"),
-        ('{"letter": {}, "deliveries": []}', "is not as an export writes it: Object missing required field `id`"),
+        (
+            '{"letter": {}, "deliveries": []}',
+            "is not as an export writes it: Object missing required field `id` - at `$.letter`",
+        ),
     ):
         done = shell.run("rooms", "import", "-", "--room", "new.db", stdin=f"{head}\n{line}\n")
         assert done.err.splitlines() == [

@@ -25,7 +25,7 @@ MEETING = """
 import multiprocessing, postroom.hosts.hooks as h
 both, source_of = multiprocessing.Barrier(2), h.source_of
 def meet(access, *args, **kwargs):
-    if access._context.call.host_input["hook_event_name"] == "Stop":
+    if access.call.host_input["hook_event_name"] == "Stop":
         both.wait(60)
     return source_of(access, *args, **kwargs)
 h.source_of = meet
