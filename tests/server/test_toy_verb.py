@@ -121,8 +121,8 @@ def test_a_verb_is_on_the_reference_page() -> None:
     page = runpy.run_path(str(HOME / "tools" / "wire.py"))["service_page"]()
     section = page.partition("### `echo`\n")[2].partition("###")[0]
     assert "Return a text several times. Callers: the mailbox's own agent" in section
-    assert "| `times` | count | how often |" in section and "Answers: mailbox, texts." in section
-    assert "Answers: characters." in page.partition("### `length`\n")[2].partition("###")[0]
+    assert "| `times` | count | how often |" in section and "Result: mailbox, texts." in section
+    assert "Result: characters." in page.partition("### `length`\n")[2].partition("###")[0]
 
 
 def test_a_verb_that_nobody_declares_is_nowhere(tmp_path: Path) -> None:
