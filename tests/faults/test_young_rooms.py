@@ -183,7 +183,7 @@ def test_letters_before_a_flipped_bit_are_saved_and_restored(
     log = sample.files["room.db-wal"]
     at = log.index(text(20).encode())
     room = sample.lay_out(folder, "room.db-wal", log[:at] + b"L" + log[at + 1 :])
-    findings = str(postroom.doctor(room, repair=True).findings)
+    findings = " ".join(found.what for found in postroom.doctor(room, repair=True).findings)
     assert "20 letters" in findings and "were confirmed and are missing" in findings
     report = postroom.restore(f"{room}.salvaged", room, overwrite=True)
     assert set(map(text, range(20))) == readable(room)
