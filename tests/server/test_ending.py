@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ import pytest
 import postroom
 from postroom.server.executor import Executor
 from tests.daemons import PATIENCE, Daemon
+from tests.server.http.running import Client
+from tests.server.http.running import daemon as served
+from tests.server.http.test_starting import make_certificate
 
 
 @pytest.fixture
@@ -71,3 +75,23 @@ def test_a_thread_whose_caller_gave_up_is_still_at_work(tmp_path: Path) -> None:
 def test_a_terminal_that_is_closed_ends_it_in_good_order(daemon: Daemon) -> None:
     assert 0 == daemon.stop(signal.SIGHUP)
     assert not daemon.socket.exists()
+
+
+def test_a_websocket_that_its_client_is_closing_disturbs_no_end(tmp_path: Path) -> None:
+    """Over TLS the connection lives on until the client has ended TLS, too."""
+    certificate, key = make_certificate(tmp_path)
+    words = ("--http", "127.0.0.1:0", "--tls-cert", str(certificate), "--tls-key", str(key))
+    with served(tmp_path, *words) as running:
+        client = Client(running.port, running.token("bob"))
+        upgrade = ("connection: upgrade", "upgrade: websocket", "sec-websocket-version: 13")
+        with ssl.create_default_context(cafile=str(certificate)).wrap_socket(
+            client.raw(), server_hostname="127.0.0.1"
+        ) as stream:
+            stream.sendall(client.head("GET /ws HTTP/1.1", *upgrade, "sec-websocket-key: " + 22 * "A" + "=="))
+            assert stream.recv(65536).startswith(b"HTTP/1.1 101")
+            stream.sendall(b"\x88\x80\0\0\0\0")  # a close frame
+            assert stream.recv(65536)[:1] == b"\x88"  # the answer to it
+            seconds, code, log = running.stop()
+
+    assert (0, []) == (code, [line for line in log.splitlines() if "Traceback" in line]), log
+    assert seconds < 2

@@ -23,6 +23,7 @@ import uvicorn
 from msgspec import Struct
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import InvalidState
 from websockets.http11 import MAX_LINE_LENGTH, MAX_NUM_HEADERS
 
 from ..errors import Invalid, NameTaken
@@ -284,7 +285,8 @@ class HttpServer:
             return
         self._uvicorn.end()
         await self._app.close()
-        await self._serving
+        with suppress(InvalidState):  # uvicorn closes a WebSocket that its client is closing; both end below
+            await self._serving
         for connection in list(self._uvicorn.server_state.connections):
             connection.transport.abort()
 
