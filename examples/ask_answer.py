@@ -1,7 +1,7 @@
 """Ask and answer: one agent asks another and waits for its answer, with asyncio and without.
 
 `ask` sends a request, waits for the answer in its thread, and acknowledges it. It raises `Undeliverable` if the
-request comes back, and `NoAnswer` if no answer comes in time.
+request is refused for good, and `NoAnswer` if no answer comes in time.
 
     python examples/ask_answer.py
 """
@@ -16,10 +16,11 @@ from postroom import Work
 FACTS = {"Which sort is stable?": "Merge sort is stable."}
 
 
-def answer(question: Work) -> str:
+def answer(question: Work) -> str | None:
+    """Answer a question. An exception would be a failed try, and the question would come again later."""
     if question.text not in FACTS:
-        raise postroom.Undeliverable("I do not know that.")
-    return FACTS[question.text]
+        question.reject("I do not know that.")
+    return FACTS.get(question.text)
 
 
 async def ask_two(address: str) -> None:
@@ -41,6 +42,10 @@ def main(address: str) -> None:
         try:
             print("asked:", coder.ask("researcher", "Which sort is stable?", timeout=30).text)
             asyncio.run(ask_two(address))
+            try:
+                coder.ask("researcher", "What time is it?", timeout=30)
+            except postroom.Undeliverable as error:
+                print("refused:", error)
             try:
                 coder.ask("nobody", "Is anybody there?", timeout=0.5)
             except postroom.NoAnswer as error:

@@ -335,3 +335,9 @@ def test_a_line_that_is_no_line_of_an_export_is_named(shell: Shell) -> None:
             f"postroom: line 2: {what}",
             "  a line holds a letter and its deliveries, a record, or a name",
         ]
+
+
+def test_a_token_is_made_for_nobody_but_the_agent_that_is_named(shell: Shell) -> None:
+    done = shell.run("tokens", "create", "--as", "web")
+    assert (64, "") == (done.code, done.out)
+    assert "--agent web makes a token for that agent" in done.err

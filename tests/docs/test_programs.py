@@ -19,7 +19,12 @@ PATIENCE = 60.0  # seconds; a bound, not a pace
 EXAMPLES = HOME / "examples"
 SHOWN = {
     "worker_pool.py": ("12 of 12: ",),
-    "ask_answer.py": ("asked: Merge sort is stable.", "awaited: Merge sort", "no answer: no answer to "),
+    "ask_answer.py": (
+        "asked: Merge sort is stable.",
+        "awaited: Merge sort",
+        "refused: ",
+        "no answer: no answer to ",
+    ),
     "team_deadline.py": ("ann: completed", "bob: completed", "carol: pending, past its deadline"),
     "graph_loop.py": ("critic -> planner: Stable sorts, draft 1", "result: {'topic': 'Stable sorts', 'drafts': 3"),
     "two_machines.sh": ("From: ann@paris", "From: bob@berlin"),

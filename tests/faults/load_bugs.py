@@ -12,7 +12,7 @@ from postroom.model.record import BEAT
 from postroom.store.protocol import Plan, Post, Posted, Put, Write
 from tests.faults.planting import Opener, Wrapped
 
-LARGE = 1_000  # writes in one commit
+LARGE = 400  # writes in one commit
 
 
 class Lossy(Wrapped):

@@ -379,7 +379,7 @@ class Context:
         """Refuse a room that was named with --room and does not exist: its name is probably mistyped."""
         if "room" in self.values and self.is_new_room:
             what = f"there is no room at {self.get('room')}"
-            raise NoInput(what, field="--room", hint="postroom send makes one, so does init")
+            raise NoInput(what, field="--room", hint="postroom send makes one")
 
     def note_beside(self, text: str) -> None:
         """Print a note where a secret alone goes into a file or a pipe."""
@@ -396,7 +396,7 @@ class Context:
         self.check_named_room()
         if self.is_new_room:
             what = f"there is no room at {self.settings.store.removeprefix('sqlite:')} yet"
-            raise NoInput(what, field="store", hint="postroom send makes one, so does init")
+            raise NoInput(what, field="store", hint="postroom send makes one")
 
     def check_folder(self) -> None:
         """Refuse to make a room named with --room in a folder that does not exist."""

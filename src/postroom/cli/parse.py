@@ -229,7 +229,10 @@ def _read(words: list[str], options: Sequence[Option], call: Call) -> list[str]:
 
 def _no_option(word: str, command: str, before: list[str], known: Mapping[str, Option]) -> Usage:
     name = word.partition("=")[0]
-    hint = _hint_for_dash(word, command, before) or RETIRED.get(name) or MEANT.get(name)
+    by_command = MEANT.get(f"{command} {name}")
+    hint = _hint_for_dash(word, command, before) or RETIRED.get(name) or by_command or MEANT.get(name)
+    if name in {"--name", "--user"} and "--agent" in known:
+        hint = "--agent NAME names the agent"
     if name == "--all" and "--everyone" in known:
         hint = "did you mean '--everyone'?"
     return Usage("there is no such option", field=name, hint=hint or meant(name, known) or "--help shows all")
@@ -263,7 +266,9 @@ def _fill(places: list[Option], args: list[str], call: Call) -> None:
     if args:
         hint = f"it takes {', '.join(place.metavar for place in places)} alone"
         if not places:
-            hint = "it takes options alone: --as NAME names the agent, --help shows the others"
+            names = {name for option in (call.command.options if call.command else ()) for name in option.names}
+            whose = "--agent" if "--agent" in names else "--as"
+            hint = f"it takes options alone: {whose} NAME names the agent, --help shows the others"
         elif call.command and any(option.name == "body" for option in call.command.options):
             hint = "quote a text that has blanks; or name it with --body"
         raise Usage(f"{args[0]!a} is one word too many", field="arguments", hint=hint)
@@ -305,5 +310,5 @@ def meant(word: str, known: Iterable[object], before: str = "") -> str | None:
     """Return a hint with the known word most like this one, if any is like it."""
     from difflib import get_close_matches  # noqa: PLC0415 - only for mistakes
 
-    close = get_close_matches(word, [str(name) for name in known if name not in HIDDEN], 1)
+    close = get_close_matches(word, [str(name) for name in known if name not in HIDDEN], 1, cutoff=0.7)
     return f"did you mean {before + close[0]!r}?" if close else None

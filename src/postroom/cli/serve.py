@@ -178,7 +178,7 @@ def _created(_screen: Screen, data: Mapping[str, Any]) -> str:
     return f"{data['token']}\n\n{text}"
 
 
-command(
+@command(
     "tokens create",
     Option(
         "--scope",
@@ -201,6 +201,14 @@ command(
     ),
     json="token about",
 )
+def run_create_token(context: Context) -> Answer:
+    """Make a token; one for an operator only where no agent was meant."""
+    if context.get("as") and not context.get("agent"):
+        hint = f"--agent {context.get('as')} makes a token for that agent; without --as it is an operator's token"
+        raise Usage("names the caller, not whose token it is", field="--as", hint=hint)
+    return context.answer()
+
+
 command(
     "tokens",
     LIMIT,

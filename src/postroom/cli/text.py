@@ -86,7 +86,11 @@ def body_text(context: Context, *, optional: bool = False) -> str | None:
         return _edited(context)
     text = read_source(context, STDIN, "body")
     if not text and not context.get("subject"):
-        raise Invalid("is empty", field="body", hint="name it with --body or pipe it in")
+        raise Invalid(
+            "is empty",
+            field="body",
+            hint="it follows the other arguments, in quotes; or name it with --body, or pipe it in",
+        )
     return text or None
 
 
@@ -143,7 +147,11 @@ def _edited(context: Context) -> str:
     from pathlib import Path  # noqa: PLC0415 - only for people
 
     if not editor() or sys.stdin is None or not sys.stdin.isatty():
-        raise Usage("there is no text", field="--body", hint="name it with --body, pipe it in, or set EDITOR")
+        raise Usage(
+            "there is no text",
+            field="--body",
+            hint="it follows the other arguments, in quotes; or name it with --body, pipe it in, or set EDITOR",
+        )
     context.draft = Path(tempfile.mkdtemp(prefix="postroom-")) / "letter.md"
     context.draft.touch(mode=0o600)
     run_editor(context.draft)

@@ -1,7 +1,7 @@
 """Webhooks: signed HTTP calls that notify a receiver of waiting mail.
 
-`core.webhooks` decides when a webhook is called and what is tried again, with which delays; this module makes the
-calls. A call names the sender, subject and id of letters, never their content.
+`core.webhooks` decides when a webhook is called and what is tried again, and `policy.alerts` after which delays;
+this module makes the calls. A call names the sender, subject and id of letters, never their content.
 
     Outcome          the meaning of an HTTP answer: delivered, gone, or try later
     WebhookClient    one call: resolve the host, check its addresses, sign, send, read the answer

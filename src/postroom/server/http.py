@@ -166,7 +166,8 @@ class HttpAuth:
         if token is None:
             return error_reply(
                 401,
-                "a token is needed: the header Authorization: Bearer pr_...; postroom tokens create makes one",
+                "a token is needed: the header Authorization: Bearer pr_...;"
+                " postroom tokens create --agent NAME makes one",
                 CHALLENGE,
                 code=TOKEN_NEEDED,
             )

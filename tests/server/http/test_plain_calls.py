@@ -163,12 +163,13 @@ def test_json_rpc_describes_itself(operator: Client) -> None:
     assert (False, 20) == (limit["required"], limit["schema"]["default"])
 
 
-def test_the_example_of_the_page_runs_as_it_stands(running: Daemon, operator_token: str) -> None:
+def test_the_example_of_the_page_runs_as_it_stands(running: Daemon) -> None:
     page = (HOME / "docs" / "http.md").read_text(encoding="utf-8")
     code = "".join(re.findall(r"```sh\n(.*?)```", section(page, "Plain calls"), re.DOTALL))
     code = code.replace("127.0.0.1:4650", f"127.0.0.1:{running.port}")
-    environment = {"TOKEN": operator_token, "PATH": os.environ["PATH"]}
+    environment = {"TOKEN": running.token("web"), "PATH": os.environ["PATH"]}
     run = subprocess.run(
         ["sh", "-ec", code], env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
-    assert (0, True) == (run.returncode, '"letters"' in run.stdout), run.stdout + run.stderr
+    assert (0, True) == (run.returncode, '"Hello, me","thread"' in run.stdout), run.stdout + run.stderr
+    assert '"UnknownMessage"' in run.stdout  # the id in the last call stands for one
