@@ -73,6 +73,28 @@ def receipts_folder() -> str:
     return os.path.join(_xdg(environment(), "XDG_STATE_HOME", ".local/state"), "postroom", "installed")
 
 
+def clone_folder() -> str:
+    """Return the clone from which this Postroom was installed; empty where it came from an index."""
+    import json  # noqa: PLC0415 - this module is on the quick path, and only hints need these
+    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415
+    from urllib.parse import unquote, urlsplit  # noqa: PLC0415
+
+    try:
+        origin = json.loads(distribution("postroom").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:  # it runs from its source
+        return ""
+    folder = unquote(urlsplit(origin.get("url", "")).path)
+    return folder if "dir_info" in origin and os.path.isdir(folder) else ""
+
+
+def how_to_install(extra: str) -> str:
+    """Return the command that adds an extra of Postroom to this environment, from where Postroom came."""
+    from shlex import quote  # noqa: PLC0415 - only hints need it
+
+    package = clone_folder() or "postroom"
+    return f"{quote(sys.executable)} -m pip install {quote(f'{package}[{extra}]')}"
+
+
 def without_host(environment: dict[str, str]) -> dict[str, str]:
     """Return the environment without the variables of a host's session.
 

@@ -15,6 +15,7 @@ import pytest
 
 import postroom
 from mcp import Client, StdioServerParameters, stdio_client
+from postroom.environment import how_to_install
 from postroom.errors import PostroomError
 from postroom.mcp import sdk
 from tests.daemons import Daemon
@@ -158,7 +159,7 @@ def test_no_configuration_is_printed_for_a_server_that_could_not_start(env: dict
     gone = "import importlib.util as u; find = u.find_spec"
     gone += "\nu.find_spec = lambda name: None if name[:3] == 'mcp' else find(name)"
     code, out, err = played(env, "--as", "ann", "--config", code=gone)
-    assert (65, b"") == (code, out) and "postroom[mcp]" in err
+    assert (65, b"") == (code, out) and how_to_install("mcp") in err
 
 
 def test_the_configuration_means_the_same_from_anywhere_and_wants_a_name(env: dict[str, str]) -> None:
@@ -174,7 +175,7 @@ def test_without_the_sdk_or_with_an_old_one_the_error_says_what_to_do(monkeypatc
         monkeypatch.setattr(sdk, "find_spec", lambda name, there=there: object() if name in there else None)
         with pytest.raises(PostroomError, match=words) as result:
             sdk.need_sdk()
-        assert 'pip install "postroom[mcp]"' in (result.value.hint or "")
+        assert how_to_install("mcp") in (result.value.hint or "")
     monkeypatch.setattr(sdk, "find_spec", lambda _name: object())
     sdk.need_sdk()
 

@@ -32,6 +32,7 @@ from ..core.authorize import OWNER
 from ..core.presentation import escape_json, one_line, show_hidden
 from ..core.retention import SweepRoom
 from ..core.verb import perform
+from ..environment import how_to_install
 from ..errors import Invalid, NameTaken, PostroomError
 from ..hosts.inbox_files import InboxFileWriter
 from ..hosts.webhooks import WebhookService
@@ -73,8 +74,6 @@ async def run_janitor(executor: Executor) -> None:
 
 # -- optional parts, imported late
 
-SERVE = 'pip install "postroom[serve]"'
-MCP = 'pip install "postroom[mcp]"'
 MCP_PACKAGE = "postroom.mcp"
 
 
@@ -93,8 +92,8 @@ def make_http_server(
         return None
     if not (is_installed("uvicorn") and is_installed("websockets")):
         if options.is_asked:
-            raise Invalid("HTTP needs packages that are not installed", field="http", hint=SERVE)
-        log.warning("HTTP is off, the socket is on: %s", SERVE)
+            raise Invalid("HTTP needs packages that are not installed", field="http", hint=how_to_install("serve"))
+        log.warning("HTTP is off, the socket is on: %s", how_to_install("serve"))
         return None
     _check_tokens(executor, options)
     from ..server.http_app import MountedApp  # noqa: PLC0415 - uvicorn is as large as all the rest
@@ -120,9 +119,8 @@ def make_map_link(executor: Executor, options: Options) -> MapLink | None:
     if options.map_link is None:
         return None
     if not is_installed("websockets"):
-        raise Invalid(
-            "a link to a MAP server needs packages that are not installed", field="map-server", hint=SERVE
-        )
+        what = "a link to a MAP server needs packages that are not installed"
+        raise Invalid(what, field="map-server", hint=how_to_install("serve"))
     from ..map.link import MapLink  # noqa: PLC0415 - only where it is wanted
 
     return MapLink(executor, options.map_link)
@@ -132,7 +130,7 @@ def make_exchange(executor: Executor, options: Options) -> Exchange | None:
     """Return the exchange with other systems, not started; None if its packages are not installed."""
     if not is_installed("websockets"):
         if peers.all_peers(executor.core):
-            log.warning("mail for other systems waits: links need %s", SERVE)
+            log.warning("mail for other systems waits: links need %s", how_to_install("serve"))
         return None
     from ..federation.exchange import Exchange  # noqa: PLC0415 - only where websockets is installed
 
@@ -144,12 +142,14 @@ def load_mcp(calls: PrincipalCalls, server: HttpServer) -> Any:
     from ..server.http_app import AppMissing  # noqa: PLC0415 - imported by now
 
     if not has_mcp() or server.auth is None:
-        raise AppMissing("MCP needs packages that are not installed", hint=MCP)
+        raise AppMissing("MCP needs packages that are not installed", hint=how_to_install("mcp"))
     logging.getLogger("mcp").setLevel(logging.WARNING)  # else it logs which session is whose
     try:
         http = importlib.import_module(f"{MCP_PACKAGE}.http")
     except ImportError as wrong:
-        raise AppMissing(f"the packages that are installed do not work for MCP: {wrong}", hint=MCP) from wrong
+        raise AppMissing(
+            f"the packages that are installed do not work for MCP: {wrong}", hint=how_to_install("mcp")
+        ) from wrong
     return http.asgi(calls, __version__, hosts=sorted(server.auth.hosts), origins=sorted(server.auth.origins))
 
 

@@ -19,14 +19,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..environment import receipts_folder, variable
+from ..environment import how_to_install, receipts_folder, variable
 from ..errors import Refused
 from ..hosts.install import files as install_files
 from ..hosts.install import plan as install_plan
 from ..hosts.install.layouts import Order, layout_of, other_places
 from ..hosts.install.plan import diff as diff_of
 from ..hosts.install.plan import has_rules, install_state
-from ..mcp.sdk import APART, INSTALL, SdkMissing, is_beside_nanobot, need_sdk
+from ..mcp.sdk import APART, SdkMissing, is_beside_nanobot, need_sdk
 from ..model.names import check_agent
 from .answer import Answer
 from .command import Option, command
@@ -148,7 +148,7 @@ def next_steps(order: Order, outcome: str) -> list[str]:
     if outcome in {"incomplete", "absent"}:
         steps += [f"postroom install {order.host} puts it in place."]
     if not order.with_server and outcome not in {"declined", "elsewhere"}:
-        need = APART if is_beside_nanobot() else f'it needs {INSTALL} (in a clone: ".[mcp]")'
+        need = APART if is_beside_nanobot() else f"it needs {how_to_install('mcp')}"
         steps += [f"The MCP server is left out: {need}. Then install again."]
     return steps
 

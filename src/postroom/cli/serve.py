@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..app import app, unit
-from ..app.app import MCP, SERVE, has_mcp, run, serve
+from ..app.app import has_mcp, run, serve
 from ..app.options import FLAGS, OFF, inbox_store, options
-from ..environment import AUTH_TOKEN, environment, first_variable, variable
+from ..environment import AUTH_TOKEN, environment, first_variable, how_to_install, variable
 from ..errors import NameTaken, Refused
 from ..formats.plain import plain
 from ..hosts.sessions import session_around_us
@@ -125,7 +125,7 @@ def _open(screen: Screen, data: Mapping[str, Any], *, lacks_http: bool) -> str:
     if data.get("map_link"):
         pairs.append(("Links to", f"{data['map_link']} (the log says when the link is up)"))
     if lacks_http:
-        pairs.append(("HTTP", f"off; it needs the extra: {SERVE}"))
+        pairs.append(("HTTP", f"off; it needs the extra: {how_to_install('serve')}"))
     return "The post room is open. Ctrl-C closes it.\n\n" + facts(screen, pairs) + _next(data) + _paste(data)
 
 
@@ -161,7 +161,7 @@ def _paste(data: Mapping[str, Any]) -> str:
     socket = data["sockets"][0]
     theirs = f"For a program that knows agent-inbox: INBOX_SOCKET_PATH={quote(socket)}\n"
     if not has_mcp():
-        return f"\nFor agents with MCP, install the extra: {MCP}\n{theirs}"
+        return f"\nFor agents with MCP, install the extra: {how_to_install('mcp')}\n{theirs}"
     command, *before = program()
     server = {"command": command, "args": [*before, "mcp", "--socket", socket, "--as", "NAME"]}
     config = json.dumps({"mcpServers": {"postroom": server}})
@@ -430,7 +430,7 @@ SCOPE = ("POSTROOM_SCOPE", "INBOX_SCOPE")
     Option("--config", help="start nothing; print what a host's configuration needs to start it", kind="flag"),
     about="Hosts such as Claude Code, Codex and Gemini CLI start it and talk to it; [the page about it](mcp.md)"
     " has the lines for each. It opens the room itself, or asks a daemon, and ends when the host hangs up."
-    ' Needs the extra: pip install "postroom[mcp]".\n\nA tool call that names no agent acts as the'
+    " Needs the extra mcp.\n\nA tool call that names no agent acts as the"
     " agent of --as, POSTROOM_AGENT or INBOX_AGENT_ID, else as the agent of the session whose host started"
     " the server. A daemon that requires tokens needs POSTROOM_AUTH_TOKEN. Nothing but JSON-RPC goes to"
     " standard output.",

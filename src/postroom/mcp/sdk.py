@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+from ..environment import how_to_install
 from ..errors import Invalid
 
-INSTALL = 'pip install "postroom[mcp]"'
 APART = (
     'nanobot is installed in this environment and needs version 1 of the SDK `mcp`, so "postroom[mcp]" conflicts'
     " with it: use an environment of its own, such as pipx install 'postroom[mcp]'"
@@ -25,9 +25,11 @@ def need_sdk() -> None:
     if find_spec("mcp_types") is not None:  # came with version 2
         return
     if find_spec("mcp") is None:
-        raise SdkMissing("the MCP server needs the official SDK, which is not installed", hint=INSTALL)
+        raise SdkMissing(
+            "the MCP server needs the official SDK, which is not installed", hint=how_to_install("mcp")
+        )
     raise SdkMissing("the MCP server needs version 2.3 of the SDK `mcp`, an older one is installed",
-                     hint=APART if is_beside_nanobot() else f"{INSTALL}; {_BESIDE}")  # fmt: skip
+                     hint=APART if is_beside_nanobot() else f"{how_to_install('mcp')}; {_BESIDE}")  # fmt: skip
 
 
 def is_beside_nanobot() -> bool:

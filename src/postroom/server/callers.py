@@ -19,6 +19,7 @@ from msgspec import Raw
 from ..core import tokens
 from ..core.authorize import SOCKET, authorize
 from ..core.verb import authorised, from_params, given
+from ..environment import how_to_install
 from ..errors import Invalid, NotAllowed, PostroomError, StoreFailing, TooLarge
 from ..model.codec import encode
 from ..store.sqlite.connection import NO_FILES, NO_FILES_HINT
@@ -195,7 +196,7 @@ class Caller:
     def ping_peer(self, system: str) -> Awaitable[dict[str, Any]]:
         authorize(tokens.effective_principal(self._executor.core, self.principal), "peers")
         if self._executor.links is None:
-            raise Invalid("there are no links to other systems here", hint='pip install "postroom[serve]"')
+            raise Invalid("there are no links to other systems here", hint=how_to_install("serve"))
         return self._executor.links.ping(system)
 
     @property

@@ -15,6 +15,7 @@ import pytest
 
 import postroom
 from postroom.app.options import options
+from postroom.environment import how_to_install
 from tests.cli.shell import Shell
 from tests.server.http.running import Client, Daemon, daemon, in_thread, make_token, open_server, port_of
 
@@ -117,15 +118,11 @@ def test_without_the_extra_the_socket_is_served_alone(tmp_path: Path, is_request
     try:
         if is_requested:
             code, result = missing.ended()
-            assert (
-                code != 0
-                and 'pip install "postroom[serve]"' in result.replace("\\", "")
-                and "Traceback" not in result
-            )
+            assert code != 0 and how_to_install("serve") in result.replace("\\", "") and "Traceback" not in result
         else:
             assert missing.where["http"] is None and missing.where["sockets"]
             _, code, log = missing.stop()
-            assert code == 0 and "postroom[serve]" in log
+            assert code == 0 and how_to_install("serve") in log
     finally:
         missing.kill()
 
@@ -220,8 +217,8 @@ def test_without_the_extras_it_says_how_to_get_them(tmp_path: Path) -> None:
     shell = Shell(tmp_path, durable=False)
     path = f"{tmp_path}:{shell.environment['PYTHONPATH']}"
     message = banner(shell, PYTHONPATH=path)
-    assert 'HTTP: off; it needs the extra: pip install "postroom[serve]"' in message
-    assert 'pip install "postroom[mcp]"' in message and "mcpServers" not in message
+    assert f"HTTP: off; it needs the extra: {how_to_install('serve')}" in message
+    assert how_to_install("mcp") in message and "mcpServers" not in message
     assert "HTTP" not in banner(shell, "--http", "off", PYTHONPATH=path)
 
 

@@ -15,8 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
+from ...environment import clone_folder
 from ...errors import PostroomError
 from ...model.agent import EVERYONE
 from ...model.report import Diagnosis, error, note, ok, warning
@@ -70,13 +70,8 @@ def diagnose(config: str | None = None) -> Diagnosis:
 
 def how_to_install() -> str:
     """Return the command that installs the plugin: from the clone, if Postroom is installed from one."""
-    try:
-        written = importlib.metadata.distribution("postroom").read_text("direct_url.json")
-    except importlib.metadata.PackageNotFoundError:  # it runs from its source
-        written = None
-    origin = json.loads(written or "{}")
-    plugin = Path(unquote(urlsplit(origin.get("url", "")).path)) / "packages" / PLUGIN
-    return f"pip install {shlex.quote(str(plugin)) if 'dir_info' in origin and plugin.is_dir() else PLUGIN}"
+    plugin = Path(clone_folder(), "packages", PLUGIN)
+    return f"pip install {shlex.quote(str(plugin)) if plugin.is_absolute() and plugin.is_dir() else PLUGIN}"
 
 
 def _numbers(version: str) -> tuple[int, ...]:
