@@ -6,7 +6,7 @@ default message. This module imports nothing else of Postroom.
 
     PostroomError                  code   fault    temporary
     ├─ Invalid                     1000   caller   no      a value breaks a rule
-    │  ├─ LookAlike                1001                    the name reads like another agent's
+    │  ├─ LookAlike                1001                    it differs only in case from another name
     │  ├─ TooLarge                 1002                    a size, count or depth is over its limit
     │  └─ BadStore                 1003                    the store's address or file cannot be used
     ├─ Refused                     2000   caller   no      a rule forbids it
@@ -81,7 +81,7 @@ class Invalid(PostroomError):
 
 
 class LookAlike(Invalid):
-    """The name reads like that of another agent."""
+    """The name differs only in case from that of another agent."""
 
     code = 1001
 

@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ..errors import IdTaken, IllegalMove, Invalid, LookAlike, Missing, NotAllowed, TooLarge
+from ..errors import IdTaken, IllegalMove, Invalid, Missing, NotAllowed, TooLarge
 from ..model.codec import convert, to_plain
 from ..model.delivery import ack, open_delivery
 from ..model.message import DEFAULT_SCOPE, TURN_NOTE, Message, is_any, is_broadcast
-from ..model.names import POSTMASTER, check_agent, check_id, check_scope, fold, meant
+from ..model.names import POSTMASTER, check_agent, check_id, check_scope, fold, look_alike, meant
 from ..model.query import LetterQuery, Query
 from ..model.record import CONVERSATION, HAPPENED, Record
 from ..model.thread import (
@@ -887,7 +887,7 @@ def _with_seat(core: Core, view: View, guest: Guest) -> tuple[ConversationRecord
         same = replace(held, role=role or held.role, permissions=permissions or held.permissions)
         return with_participant(view.talk, same), []
     if alike:
-        raise LookAlike(f"{agent!r} reads like {alike[0]!r}", field="agent_id", hint=f"write {alike[0]!r}")
+        raise look_alike(agent, alike[0], "agent_id")
     seat = Participant(agent=agent, joined_at=core.now().wall, role=role, permissions=permissions)
     talk = with_participant(view.talk, seat)
     if len(talk.seats) > core.limits.max_recipients:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import LookAlike, UnknownMessage
+from ..errors import UnknownMessage
 from ..model import delivery as model_delivery
 from ..model.delivery import State
 from ..model.message import Message
-from ..model.names import check_id, check_kind, check_party, check_scope, fold, meant
+from ..model.names import check_id, check_kind, check_party, check_scope, fold, look_alike, meant
 from ..model.query import Found, Order, Query
 from ..model.record import Change, Cursor
 from ..model.values import check_label, check_time
@@ -191,7 +191,7 @@ def check_spelling(core: Core, mailbox: str) -> None:
     if held is not None and held != mailbox:
         if fold(held) != fold(mailbox) or held == names.current_name(core, mailbox):
             raise names.renamed_error(mailbox, held, "mailbox")
-        raise LookAlike(f"{mailbox!r} reads like {held!r}", field="mailbox", hint=f"write {held!r}")
+        raise look_alike(mailbox, held, "mailbox")
 
 
 def received(core: Core, mailbox: str, id: Any, field: str = "id") -> Found:

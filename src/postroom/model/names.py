@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..errors import Invalid
+from ..errors import Invalid, LookAlike
 
 AGENT_RULE = "1 to 128 of A-Z a-z 0-9 . _ - starting with a letter or digit, optionally swarm/agent"
 NAME_RULE = "1 to 128 of A-Z a-z 0-9 . _ - starting with a letter or digit"
@@ -47,6 +47,11 @@ HUMAN = "human"
 ONE_MAILBOX = {"user": HUMAN, "ceo": HUMAN}
 _checked_agents: dict[str, str] = {}  # a cache: every letter names two agents
 _MOST_CHECKED = 1024
+
+
+def look_alike(name: str, held: str, field: str) -> LookAlike:
+    """Return the error for a name that differs only in case from that of the agent `held`."""
+    return LookAlike(f"{name!r} differs only in case from the agent {held!r}", field=field, hint=f"write {held!r}")
 
 
 def check_agent(name: Any, field: str) -> str:

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from ...errors import (
     IdTaken,
     IllegalMove,
-    LookAlike,
     NameTaken,
     StaleRevision,
     UnknownAgent,
@@ -24,7 +23,7 @@ from ...errors import (
 )
 from ...model.codec import decode_message, digest, encode
 from ...model.delivery import REDIRECTED, SIGNS_OF_LIFE
-from ...model.names import AT, fold, system_of
+from ...model.names import AT, fold, look_alike, system_of
 from ...model.record import CARD, FORGOTTEN, GUARD, ROUTE, SPENT, spent_key
 from ..protocol import Forget, Introduce, Move, Post, Posted, Put, RenewEpoch, check_space
 from .connection import NEXT_NUMBER
@@ -506,7 +505,7 @@ class WriteTransaction:
         number, held, was_known = row
         # Names that differ only in case are refused: they could be taken for one agent.
         if held != name:
-            raise LookAlike(f"{name!r} reads like {held!r}", field=field, hint=f"write {held!r}")
+            raise look_alike(name, held, field)
         if known and not was_known:
             self._execute("UPDATE mailboxes SET known = 1 WHERE id = ?", (number,))
         self._fresh[name] = (number, known or bool(was_known))
