@@ -78,12 +78,12 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "templates save": ("send", "keep a recurring letter"),
         "templates delete": ("send", "delete a template"),
     },
-    "Errands": {
+    "Taking back and blocking": {
         "unsend": ("send", "take back letters that you sent"),
         "block": ("send", "refuse mail from an agent; without a name, list the agents that are refused"),
         "unblock": ("send", "accept mail from an agent again"),
     },
-    "Rings": {
+    "Alerts": {
         "watch": ("alerts", "alert you to new mail: print a line, run a program or show a desktop note"),
         "rings": ("alerts", "list rings that were given up, for letters that are still unread"),
         "rings retry": ("alerts", "try rings again that were given up"),
@@ -218,7 +218,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Folders as systems": {
         "mount": ("peers", "make the agents of another mail folder reachable, as a system"),
-        "unmount": ("peers", "unmount a mail folder: it is no system any more"),
+        "unmount": ("peers", "unmount a mail folder: it is not a system any more"),
     },
     "This program": {
         "help": ("help", "explain a command"),
