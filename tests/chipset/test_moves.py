@@ -22,7 +22,7 @@ def attempt(before: Status, after: Status, by: str) -> None:
 def test_a_move_is_made_by_those_the_table_names_and_by_no_other(before: Status, after: Status, role: str) -> None:
     move = TABLE.get((before, after))
     if move is None:
-        with pytest.raises(IllegalMove, match=f"{before} → {after} is no move"):
+        with pytest.raises(IllegalMove, match=f"{before} → {after} is not allowed"):
             attempt(before, after, WHO[role])
     elif role in move.roles:
         attempt(before, after, WHO[role])

@@ -324,7 +324,7 @@ def test_a_line_that_is_no_line_of_an_export_is_named(shell: Shell) -> None:
     shell.post("ann", "bob", "x")
     head, *_ = shell.run("export").out.splitlines()
     for line, what in (
-        ('{"x": 1}', "is no line of an export"),
+        ('{"x": 1}', "is not a line of an export"),
         (
             '{"letter": {}, "deliveries": []}',
             "is not as an export writes it: Object missing required field `id` - at `$.letter`",

@@ -187,7 +187,7 @@ UNFIT: dict[str, Callable[[Path], object]] = {
     "belongs to another user": _of_another,
     "may not be written": lambda path: path.chmod(0o444),
     "is no UTF-8 text": lambda path: path.write_bytes(b"\xff"),
-    "is no plain file": _folder,
+    "is not a regular file": _folder,
     "is longer": lambda path: path.write_bytes(b" " * (4 * 2**20 + 1)),
     "folder: is a link": _folder_to_nowhere,
 }

@@ -301,7 +301,7 @@ def test_what_a_caller_says_makes_no_complaint_another_one(
     kinds = (
         "Method not found: map/none-0",
         "filter.f0",
-        "'none-0-0' is not spoken here",
+        "'none-0-0' is not a supported auth method",
         "credentials that are none",
     )
     assert [1] * len(kinds) == [sum(kind in line for line in results) for kind in kinds]

@@ -239,7 +239,7 @@ def test_host_origin_and_caller_are_checked(headers: dict[str, str], status: int
             got = await http.post(url, json=HELLO, headers={**JSON, **headers})
             assert status == got.status_code
             if status == 401:
-                assert "who are you?" == got.json()["error"]["message"]
+                assert "the caller is not authenticated" == got.json()["error"]["message"]
 
     run(story())
 

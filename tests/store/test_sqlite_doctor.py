@@ -158,7 +158,7 @@ def test_a_record_that_cannot_be_read_is_found_and_the_rest_is_saved(path: Path)
     [
         ("UPDATE room SET name = cast(x'FF41' AS TEXT)", "damaged in room"),
         ("UPDATE changes SET what = cast(x'FF41' AS TEXT)", "damaged in changes"),
-        ("UPDATE room SET epoch = x'41'", "what the room says of itself is damaged"),
+        ("UPDATE room SET epoch = x'41'", "the row that describes the room (table room) is damaged"),
     ],
 )
 def test_rows_that_cannot_be_read_are_found_and_all_letters_are_saved(path: Path, harm: str, text: str) -> None:

@@ -267,7 +267,7 @@ def _read(path: str) -> dict[str, PeerTable]:
     try:
         tables = tomllib.loads(_text(path, path, mask=0o022, wrong="others can write it", mode="644"))
     except ValueError as broken:
-        raise Invalid(f"cannot be read: {broken}", field=path, hint="mend or remove it") from None
+        raise Invalid(f"cannot be read: {broken}", field=path, hint="correct or remove the file") from None
     return {system: _table(path, system, table) for system, table in tables.items()}
 
 
@@ -299,8 +299,8 @@ def _step(system: str, params: PeerTable, folder: str) -> Callable[[Peer | None]
         if pinned and pinned["pin"] != peer.pin:
             peer = replace(peer, **pinned, alert="")
         if peer.auth in TOKENS and not (peer.proof or peer.is_dialled):
-            hint = f"accept_file = a file that holds it; postroom peers add {system} makes and shows one"
-            raise Invalid("what does it show when it calls?", field="accept_file", hint=hint)
+            hint = f"set accept_file to a file with the token; postroom peers add {system} makes and shows one"
+            raise Invalid("no token is set for this peer to show", field="accept_file", hint=hint)
         return peer
 
     return step
@@ -334,10 +334,14 @@ def _text(path: str, field: str, *, mask: int, wrong: str, mode: str) -> str:
             # fstat of the open file, not stat of its path: the file may be replaced in between.
             state = os.fstat(file.fileno())
             if state.st_uid not in {os.geteuid(), 0} or state.st_mode & mask:
-                raise Invalid(f"{path}: {wrong}", field=field, hint=f"chmod {mode}, and own it")
+                raise Invalid(
+                    f"{path}: {wrong}",
+                    field=field,
+                    hint=f"chmod {mode} {path}; the file must belong to you or root",
+                )
             return file.read(_MAX_BYTES)
     except (OSError, UnicodeDecodeError) as broken:
-        raise Invalid(f"{path} cannot be read: {broken}", field=field, hint="mend or remove it") from None
+        raise Invalid(f"{path} cannot be read: {broken}", field=field, hint="correct or remove the file") from None
 
 
 def _path_of(folder: str, name: str) -> str:
@@ -349,8 +353,8 @@ def _check_distinct(path: str, made: Sequence[Peer], held: Mapping[str, Peer]) -
     named: dict[str, Peer] = {}
     for peer in made:
         if fold(peer.system) in named:
-            hint = "case does not count"
-            raise Invalid("stands here twice", field=f"{path}: {peer.system}", hint=hint)
+            hint = "names that differ only in case are the same"
+            raise Invalid("this system is listed twice", field=f"{path}: {peer.system}", hint=hint)
         named[fold(peer.system)] = peer
     shown: dict[str, str] = {}
     for peer in ({fold(peer.system): peer for peer in held.values()} | named).values():

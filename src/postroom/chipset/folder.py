@@ -285,7 +285,7 @@ class StateFolder:
             path = f"{path}/{name}"
             # lstat: a link could lead out of the state folder.
             if not stat.S_ISDIR(os.lstat(path).st_mode):
-                raise Unreadable("it is no folder of ours, or a link")
+                raise Unreadable("it is a link, or not a folder")
 
     def _sync(self, folder: str) -> None:
         if self._durable:

@@ -87,7 +87,7 @@ def check_move(before: Status, after: Status, *, by: str, owner: str, roles: Rol
     move = TABLE.get((before, after))
     if move is None:
         legal = ", ".join(f"{one.before} → {one.after} ({one.words})" for one in MOVES if one.before is before)
-        raise IllegalMove(f"the hook of {owner!r} is {before}: {before} → {after} is no move", hint=legal)
+        raise IllegalMove(f"the hook of {owner!r} is {before}: {before} → {after} is not allowed", hint=legal)
     if not move.roles & roles.of(by, owner):
         raise NotAllowed(f"{before} → {after} on the hook of {owner!r}: {move.words}, not {by!r}", field="by")
 
@@ -332,7 +332,7 @@ def _hook_in(fields: Fields, file: str) -> Hook:
     if not isinstance(agent, str) or not _is_of(agent, file):
         raise Unreadable(f"{HOOKS}/{file}: it says it is of {agent!a}")
     if status not in list(Status):  # a list, because it may be unhashable
-        raise Unreadable(f"{HOOKS}/{file}: {status!a} is no status")
+        raise Unreadable(f"{HOOKS}/{file}: {status!a} is not a status")
     item = _item_in(fields.get("work_item"), file)
     if (item is None) != (status == Status.EMPTY):
         what = "no work item" if item is None else "a work item"

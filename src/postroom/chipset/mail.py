@@ -263,14 +263,14 @@ def _check_fields(message: Any) -> Fields:
     if fields.get("timestamp") is not None:
         _time(fields["timestamp"])
     if fields.get("priority", "normal") not in PRIORITIES:
-        raise Invalid(f"{fields['priority']!a} is no priority", field="priority", hint=", ".join(PRIORITIES))
+        raise Invalid(f"{fields['priority']!a} is not a priority", field="priority", hint=", ".join(PRIORITIES))
     return fields
 
 
 def _time(value: Any) -> datetime:
     time = time_in(value)
     if time is None or time.year < 1970 or micros(time) >= letter_files.LATEST:
-        raise Invalid(f"{value!a} is no time", field="timestamp", hint="in ISO form, such as 2026-03-05T10:30:00Z")
+        raise Invalid(f"{value!a} is not a time", field="timestamp", hint="write it as 2026-03-05T10:30:00Z")
     return time
 
 
@@ -287,5 +287,5 @@ def _id_at(sender: str, time: datetime) -> str:
 def _file_name(name: Any) -> str:
     """Return the name of a letter's file; refuse a path."""
     if not isinstance(name, str) or os.path.basename(name) != name or not LAYOUT.may_hold(name) or "\0" in name:
-        raise Invalid(f"{name!a} is no letter's name", field="filename", hint="as check_mail returns it")
+        raise Invalid(f"{name!a} is not a letter's file name", field="filename", hint="use one from check_mail")
     return name

@@ -196,7 +196,7 @@ class Nudges:
     ) -> Nudge:
         """Put a nudge into a slot, and replace the one before."""
         if type not in TYPES:
-            raise Invalid(f"{type!a} is no nudge", field="type", hint=", ".join(TYPES))
+            raise Invalid(f"{type!a} is not a type of nudge", field="type", hint=", ".join(TYPES))
         sender, message = check_agent(sender, "from"), check_text(message, "message", LONGEST)
         home = self._home(to)
         with self._folder.lock():

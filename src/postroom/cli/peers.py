@@ -246,7 +246,7 @@ def removed(_screen: Screen, data: Mapping[str, Any]) -> str:
         " outbox_max_age has passed, they are dead, and their senders get bounces.\n"
         for system, many in data["waiting"].items()
     )
-    return f"{one_line(data['removed'])} is no peer any more.\n{waiting}"
+    return f"{one_line(data['removed'])} is not a peer any more.\n{waiting}"
 
 
 def _alert(peer: Mapping[str, Any]) -> str:
@@ -685,4 +685,4 @@ def _mounted(screen: Screen, data: Mapping[str, Any]) -> str:
 
 def _unmounted(_screen: Screen, data: Mapping[str, Any]) -> str:
     left = "" if data["told"] else "The folder could not be updated: it still names us.\n"
-    return f"{one_line(data['removed'])} is no system any more.\n{left}"
+    return f"{one_line(data['removed'])} is not a system any more.\n{left}"

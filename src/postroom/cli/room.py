@@ -233,7 +233,7 @@ def _place(context: Context, name: str) -> Path:
     if target.is_dir():
         raise CannotCreate(f"{name!a} is a folder", field="FILE", hint="name a file in it")
     if target.exists() and not target.is_file():
-        raise CannotCreate(f"{name!a} is no plain file", field="FILE", hint="choose another name")
+        raise CannotCreate(f"{name!a} is not a regular file", field="FILE", hint="choose another name")
     if _is_inside(context.settings.store, target):
         raise CannotCreate(f"{name!a} is a file of the room itself", field="FILE", hint="choose another name")
     if os.path.lexists(target) and not context.get("force"):

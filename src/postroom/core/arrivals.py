@@ -291,7 +291,7 @@ def check_arrival(core: Core, peer: Peer, arrival: Envelope, now: datetime) -> M
     message = _localized(core, arrival, now)
     # Automatic mail passes the answer rate, so only a room itself may write it (G11).
     if message.is_automatic and agent_of(message.sender) != POSTMASTER:
-        raise NotAllowed(f"only a house writes a {message.kind!r}", field="kind")
+        raise NotAllowed(f"only a post room itself may send a letter of kind {message.kind!r}", field="kind")
     check_expiry(message.expires_at, now)
     message = _with_thread(core, message, arrival)
     if not message.is_automatic:
@@ -423,7 +423,7 @@ def _resident(core: Core, peer: Peer, source: str, scope: str, name: str) -> str
         raise UnknownAgent(f"nobody here is called {name!r}", field="to")
     card = find_value(core, CARD, spelt, Card)
     if card is not None and not _is_there(core, spelt):
-        raise UnknownAgent(f"{name!r} left, and did not come back", field="to")
+        raise UnknownAgent(f"{name!r} has left this room", field="to")
     card = card or Card(id=spelt, registered_at=core.now().wall)
     if not trust.is_reachable(peer, card, source, scope):
         raise NotAllowed(f"{name!r} takes no mail from {peer.system!r}", field="to")
@@ -439,7 +439,7 @@ def _visible_agents(core: Core, peer: Peer, source: str, scope: str, within: str
         if trust.is_reachable(peer, card, source, scope) and _is_there(core, name)
     ]
     if not names:
-        raise UnknownAgent("nobody here is shown to you", field="to")
+        raise UnknownAgent("no agent here is visible to your system", field="to")
     return names
 
 
@@ -466,6 +466,8 @@ def _relayed_mailbox(core: Core, peer: Peer, arrival: Envelope, message: Message
         if route is not None:
             target = replace(target, agent=route.name or target.agent, system=route.system)
     if any(same_name(target.system, passed) for passed in (*arrival.path, arrival.source, peer.system)):
-        raise LoopDetected(f"the letter comes from {target.system!r}", field="to")
+        raise LoopDetected(
+            f"the letter already passed through {target.system!r} and cannot go back there", field="to"
+        )
     outbox.check_routes(core, peers, message, [format_address(target)])
     return outbox.spell_remote(core, format_address(target))

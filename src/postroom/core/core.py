@@ -195,6 +195,6 @@ def probe_store(core: Core) -> float:
     spent = monotonic() - began
     found = find_record(core, PULSE, PULSE)
     if found is None or found.value != value:
-        raise StoreFailing("what was written is not what is read", hint="do not trust this disk")
+        raise StoreFailing("the disk returned other data than was written", hint="check or replace the disk")
     core.store.commit([put_record(PULSE, PULSE, None, found)])
     return spent

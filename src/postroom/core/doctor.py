@@ -125,7 +125,9 @@ def _clock(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
         latest = max(message.created_at for message in future)
         hint = "set the clock; order and leases do not depend on it, expiry and retention do"
         yield warning(
-            "clock", f"letters come from the future, up to {latest.isoformat()}; now is {now.isoformat()}", hint
+            "clock",
+            f"letters are dated in the future, up to {latest.isoformat()}; this clock shows {now.isoformat()}",
+            hint,
         )
     else:
         yield ok("clock", f"{now.isoformat(timespec='seconds')}")

@@ -55,11 +55,11 @@ def read_invitation(text: str) -> Content:
     body, _, checksum = rest.partition(".")
     hint = "the whole line that postroom peers invite printed; it may have been changed on its way"
     if prefix != PREFIX or checksum != checksum_of(body):
-        raise Invalid("is no invitation, or was changed or cut off", field="invitation", hint=hint)
+        raise Invalid("is not an invitation, or was changed or cut off", field="invitation", hint=hint)
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)), type=Content)
     except (ValueError, msgspec.DecodeError):  # no base64, no UTF-8, or not these fields
-        raise Invalid("is no invitation that this version knows", field="invitation", hint=hint) from None
+        raise Invalid("is not an invitation that this version knows", field="invitation", hint=hint) from None
 
 
 def checksum_of(body: str) -> str:

@@ -203,7 +203,7 @@ def proven_peer(core: Core, system: Any, credential: Any, *, certificate: str = 
     is_right = _is_proven(core, found, credential, certificate)
     if found is None or not is_right or not found.trusted:
         # One error for unknown, untrusted and unproven: a caller learns nothing about the peers of this room.
-        text = "this system is no peer here, or did not prove that it is"
+        text = "this system is not a peer here, or did not prove its identity"
         raise NotAllowed(text, field="auth", hint="its operator: postroom peers add, peers trust")
     if certificate:
         check_certificate(core, found, certificate)
@@ -277,7 +277,7 @@ def check_peer(peer: Peer, ours: str = "") -> Peer:
     if peer.auth == "mtls" and peer.pin and not (peer.is_dialled or peer.certificate):
         hint = "postroom peers trust SYSTEM --certificate FILE"
         raise Invalid(
-            "one that calls us is asked for its certificate, which must be known", field="pin", hint=hint
+            "a peer that connects to us needs its certificate here, not only a pin", field="pin", hint=hint
         )
     return replace(peer, url=url, pin=check_pin(peer.pin, "pin") if peer.pin else "")
 
@@ -287,7 +287,7 @@ def check_pin(value: Any, field: str) -> str:
     text = check_line(value, field, 200)
     pin = text.lower().replace("sha256 fingerprint=", "").replace(":", "").removeprefix("sha256")
     if not re.fullmatch(r"[0-9a-f]{64}", pin):
-        raise Invalid(f"{text!a} is no fingerprint", field=field, hint=PIN_RULE)
+        raise Invalid(f"{text!a} is not a fingerprint", field=field, hint=PIN_RULE)
     return f"sha256:{pin}"
 
 
@@ -299,12 +299,12 @@ def check_url(url: Any) -> str:
         split = _split(text)
         host, _ = split.hostname or "", split.port
     except ValueError:
-        raise Invalid(f"{text!a} is no address", field="url", hint=hint) from None
+        raise Invalid(f"{text!a} is not an address", field="url", hint=hint) from None
     if split.scheme not in {"ws", "wss"} or not host or " " in text:
-        raise Invalid(f"{text!a} is no address of a WebSocket", field="url", hint=hint)
+        raise Invalid(f"{text!a} is not a WebSocket address", field="url", hint=hint)
     # Addresses are listed and logged; a secret in one would be, too.
     if split.username is not None or split.query or split.fragment:
-        message = "holds more than a place"
+        message = "must hold only host, port and path"
         raise Invalid(message, field="url", hint="a token is given by --token-file, never in an address")
     # Tokens and mail would cross the network in the clear.
     if split.scheme == "ws" and not is_loopback(host):
@@ -331,13 +331,13 @@ def is_loopback(host: str) -> bool:
 def _check_words(peer: Peer) -> None:
     if peer.auth not in AUTHS:
         hint = f"{', '.join(AUTHS)}; others, such as did:wba, would not be enforced"
-        raise Invalid(f"there is no proof {peer.auth!a} here", field="auth", hint=hint)
+        raise Invalid(f"{peer.auth!a} is not a supported auth method", field="auth", hint=hint)
     if peer.exposure not in EXPOSURES:
         raise Invalid(f"there is no exposure {peer.exposure!a}", field="exposure", hint=", ".join(EXPOSURES))
     if peer.token:
         token = check_label(peer.token, "token", 500)
         if not token.isascii():
-            raise Invalid("is no token", field="token", hint="one line of ASCII, as it was shown over there")
+            raise Invalid("is not a token", field="token", hint="one line of ASCII, as it was shown over there")
 
 
 def _check_auth(peer: Peer, url: str) -> None:
@@ -352,8 +352,8 @@ def _check_auth(peer: Peer, url: str) -> None:
     if peer.auth == "mtls" and url and not url.startswith("wss:"):
         raise Invalid("mtls needs TLS", field="url", hint="wss://")
     if peer.auth in TOKENS and url and not peer.token:
-        text = "what do we show there?"
-        hint = "--token-file FILE, or - for standard input, with what postroom peers add showed over there"
+        text = "no token is set to show to this peer"
+        hint = "--token-file FILE, or - for standard input: the token that postroom peers add printed there"
         raise Invalid(text, field="token", hint=hint)
 
 
@@ -364,7 +364,7 @@ def _check_exposure(peer: Peer) -> None:
         raise Invalid("tagged needs a tag", field="tag", hint="--tag NAME; a scope counts as one")
     if peer.tags and peer.exposure != "tagged":
         hint = "--exposure tagged, or no tags"
-        raise Invalid(f"tags say nothing where exposure is {peer.exposure}", field="tag", hint=hint)
+        raise Invalid(f"tags have no effect while exposure is {peer.exposure}", field="tag", hint=hint)
 
 
 def _check_permission(scope: str, allowed: tuple[str, ...]) -> None:
@@ -405,7 +405,7 @@ class Mount(Verb, kw_only=True):
         def step(before: Peer | None) -> Peer:
             if before is not None and not before.place:
                 hint = f"another name, or postroom peers remove {system}"
-                raise Conflict(f"{system!r} is a peer that is no folder", field="as", hint=hint)
+                raise Conflict(f"{system!r} is a peer, not a mounted folder", field="as", hint=hint)
             kept = before or Peer(system=system, auth="none", is_mount=True, relays_to=True)
             return replace(kept, place=place, exposure=self.exposure, tags=())
 
@@ -421,13 +421,13 @@ class Unmount(Verb, kw_only=True):
     def run(self, core: Core, principal: Principal) -> Peer:
         if not known_peer(core, self.system).place:
             hint = f"postroom peers remove {self.system}"
-            raise Missing(f"{self.system!r} is no mounted folder", field="system", hint=hint)
+            raise Missing(f"{self.system!r} is not a mounted folder", field="system", hint=hint)
         return RemovePeer(system=self.system).run(core, principal)
 
 
 def _check_place(place: str, room: str) -> None:
     if place_of(place) is None:
-        raise BadStore("a room in memory is this process's alone", field="place", hint="files:… or sqlite:…")
+        raise BadStore("a room in memory cannot be mounted", field="place", hint="files:… or sqlite:…")
     if not is_there(place):
         raise Missing(f"{place_of(place)} is not there", field="place", hint="mounting makes no folder")
     if _same(place, room):

@@ -309,12 +309,12 @@ def _check_escalation(_core: Core, record: Record, value: Escalation) -> None:
     _check_each(check_party, (value.asker, *value.rungs))
     _check_each(check_id, (value.thread, *value.letters))
     if value.id != record.key or not value.letters or not 0 <= value.rung < len(value.rungs):
-        raise Invalid("is no escalation of this id", field="value")
+        raise Invalid("is not an escalation with this id", field="value")
 
 
 def _check_conversation(core: Core, record: Record, value: ConversationRecord) -> None:
     if value.id != record.key or value.status not in STATUSES or value.type not in TYPES:
-        raise Invalid("is no conversation of this id", field="value")
+        raise Invalid("is not a conversation with this id", field="value")
     check_scope(value.scope, "value")
     check_line(value.subject, "value", LONGEST_SUBJECT)
     for texts in (value.metadata, *(seat.permissions for seat in value.seats)):

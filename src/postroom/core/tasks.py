@@ -316,7 +316,7 @@ class TaskStep(LetterFields, kw_only=True):
     def _check(self) -> TaskState:
         """Check the step and its parameter; return the state to which it leads."""
         if not isinstance(self.step, str) or self.step not in STEPS:
-            raise Invalid(f"{quoted(self.step)} is no step of a task", field="step", hint=", ".join(STEPS))
+            raise Invalid(f"{quoted(self.step)} is not a step of a task", field="step", hint=", ".join(STEPS))
         after, takes, must_be_given = STEPS[self.step]
         other = "reason" if takes == "body" else "body"
         if getattr(self, other) is not None:

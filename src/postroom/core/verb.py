@@ -147,7 +147,7 @@ class MailboxVerb(Verb, kw_only=True):
             if principal.agent is None and self.declaration().everyone:
                 return [None]
             if principal.agent is None:
-                raise Invalid("who are you?", field="agent_id", hint="the name of an agent")
+                raise Invalid("no agent is named", field="agent_id", hint="set agent_id, or use an agent's token")
             self.agent_id = principal.agent
         self.agent_id = checked_mailbox(core, self.agent_id)
         return [self.agent_id]

@@ -59,7 +59,7 @@ class ConnectionLost(Exception):
 
 
 async def _refuse(method: str, _params: dict[str, Any]) -> dict[str, Any]:
-    error = {"code": METHOD_NOT_FOUND, "message": f"{method} is nothing that is asked of a guest"}
+    error = {"code": METHOD_NOT_FOUND, "message": f"method {method} is not available on this connection"}
     return {"error": error}
 
 

@@ -170,7 +170,7 @@ class PeerHandler:
             raise
         except Exception as fault:  # an error of ours must not look final to the peer: it tries again
             log.exception("a call of the system %s failed because of an internal error", self._link.system)
-            raise Busy("it failed here, and not by a fault of yours", field="method") from fault
+            raise Busy("internal error on this side; try again", field="method") from fault
         return result
 
     # -- on the executor's threads

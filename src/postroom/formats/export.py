@@ -79,7 +79,7 @@ def _values(source: Iterator[bytes | str], limits: Limits, *, has_end: bool) -> 
         is_letter = value.get("letter") is not None and value.get("deliveries") is not None
         kind = next((kind for kind, name in _NAMES.items() if name in value), None)
         if kind is None and not is_letter:
-            raise Invalid("is no line of an export", field=field, hint=LINE_RULE)
+            raise Invalid("is not a line of an export", field=field, hint=LINE_RULE)
         try:
             found = convert(value, ExportedLetter) if kind is None else convert(value[_NAMES[kind]], kind)
         except msgspec.ValidationError as broken:

@@ -194,7 +194,7 @@ class SessionHook:
         self._was_held = False
         self._id = text_of(call.host_input, "session_id")
         if not is_plain(self._id):
-            raise Invalid(f"{self._id[:80]!a} is no session's id", field="session_id")
+            raise Invalid(f"{self._id[:80]!a} is not a session id", field="session_id")
 
     def run(self) -> Iterator[dict[str, Any]]:
         """Yield what is printed for the host; mark what that showed afterwards."""

@@ -33,7 +33,9 @@ def principal_of(core: Core, params: dict[str, Any], *, is_open: bool) -> Princi
     if method == NONE and is_open:
         return SOCKET
     if method not in METHODS:
-        raise NotAllowed(f"{str(method)[:40]!a} is not spoken here", field="method", hint=", ".join(METHODS))
+        raise NotAllowed(
+            f"{str(method)[:40]!a} is not a supported auth method", field="method", hint=", ".join(METHODS)
+        )
     return tokens.authenticate(core, credential)
 
 

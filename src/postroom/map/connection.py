@@ -146,7 +146,7 @@ class MapConnection:
         if reply["id"] is None:
             self._junk += 1
             if self._junk == MOST_JUNK:
-                self.expel("it said nothing but junk")
+                self.expel("it sent too many frames that are not valid messages")
         return reply
 
     # -- carrying out
@@ -192,7 +192,7 @@ class MapConnection:
         if self.is_anonymous and (request.whose or is_mail):
             is_free = self.server.connection_of(self.participant) is None
             if named not in (None, self.participant) or not is_free:
-                text = f"{str(named or self.participant)[:128]!a} is no agent of this connection"
+                text = f"{str(named or self.participant)[:128]!a} is not an agent of this connection"
                 raise NotAllowed(text, field=request.whose, hint="register it, or show a token")
         if self.principal.agent is None:
             if is_send and named is None:
@@ -378,7 +378,7 @@ class MapConnection:
         """Register a child of an agent of this connection, and send it its first message."""
         parent, first = request.parent, request.initial_message
         if parent not in self.session.agents:
-            raise NotAllowed(f"{parent[:128]!a} is no agent of this connection", field="parent")
+            raise NotAllowed(f"{parent[:128]!a} is not an agent of this connection", field="parent")
         request.agent_id = child_id(self.core, self.principal, parent, request)
         result = await self._add(request)
         if first is None:

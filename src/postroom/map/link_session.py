@@ -90,7 +90,11 @@ class LinkOptions(Struct, frozen=True, kw_only=True):
                 hint="wss://, or no POSTROOM_MAP_TOKEN",
             )
         if self.method not in METHODS:
-            raise Invalid(f"{self.method!a} is no way to show a token", field="map-auth", hint=", ".join(METHODS))
+            raise Invalid(
+                f"{self.method!a} is not a supported auth method",
+                field="map-auth",
+                hint=", ".join(METHODS),
+            )
         if self.scope:
             check_scope(self.scope, "map-scope")
         if self.name:

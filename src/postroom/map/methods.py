@@ -134,7 +134,7 @@ class Connect(SessionVerb, kw_only=True):
             text = f"this server speaks version {VERSION} of MAP"
             raise Invalid(text, field="protocolVersion", hint=f"say protocolVersion: {VERSION}")
         if self.participant_type not in PARTICIPANTS:
-            raise Invalid("is no type", field="participantType", hint=", ".join(PARTICIPANTS))
+            raise Invalid("is not a participant type", field="participantType", hint=", ".join(PARTICIPANTS))
 
 
 class CredentialVerb(SessionVerb, kw_only=True):

@@ -153,7 +153,7 @@ class PeerLink:
     async def connect(self, params: dict[str, Any]) -> dict[str, Any]:
         """Carry out `map/federation/connect`."""
         if self._server.exchange is None:
-            raise NotAllowed("this post room speaks with no other", field="auth")
+            raise NotAllowed("federation is off on this server", field="auth")
         if self._conn.session.is_in and not self._conn.is_gateway:
             raise NotAllowed("only a gateway speaks for a system", field="auth", hint="participantType: gateway")
         try:

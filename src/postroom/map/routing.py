@@ -66,7 +66,7 @@ def recipients(core: Core, sender: str, address: Address) -> list[str]:
         here = listed_agents(core)
         found += [name for name in _looked_up(here, sender, address) if not same_name(name, sender)]
         if not found and not address.scopes:
-            raise Missing("nobody is meant by it", field="to")
+            raise Missing("no agent matches this address", field="to")
     inhabited = [scope for scope in address.scopes if _has_others(core, scope, sender)]
     return [*dict.fromkeys(found), *(BROADCAST + scope for scope in inhabited)]
 
@@ -281,7 +281,7 @@ class Replay(ForeignVerb, kw_only=True):
         number = 0 if id is None else number_of(id)
         if number is None:
             hint = "an eventId from map/event or map/replay"
-            raise Invalid("is no event's id", field="after_event_id", hint=hint)
+            raise Invalid("is not an event id", field="after_event_id", hint=hint)
         now = store.cursor()
         # One before its number: further events of the same change may follow it.
         cursor = _earliest(store, now) if id is None else replace(now, number=number - 1)

@@ -242,6 +242,6 @@ def _tool_error(tool: type[HostVerb], error: PostroomError, params: Mapping[str,
 def _protocol_error(error: PostroomError, more: dict[str, Any] | None = None) -> MCPError:
     """Return an error of the protocol. What is absent and what is forbidden look the same."""
     if isinstance(error, (Missing, Refused)):
-        error = Missing("there is no such thing here, or it is not yours", field=error.field)
+        error = Missing("this does not exist, or you may not access it", field=error.field)
     code = types.INVALID_PARAMS if isinstance(error, (Invalid, Missing)) else types.INTERNAL_ERROR
     return MCPError(code, str(error), {**details(error), **(more or {})})

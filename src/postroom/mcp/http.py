@@ -153,7 +153,7 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         principal: Principal | None = scope.get(PRINCIPAL)
         if principal is None:
-            await _refuse(send, 401, "who are you?")
+            await _refuse(send, 401, "the caller is not authenticated")
             return
         caller = f"{principal.name} {principal.token}"
         gone = asyncio.Event()

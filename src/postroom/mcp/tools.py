@@ -140,7 +140,7 @@ class Arg(Struct, frozen=True):
 
 
 SET_BY_HOST = "set by the MCP server itself, never by a model"
-WHO = "say it in the call, start the server with --as NAME, or set POSTROOM_AGENT or INBOX_AGENT_ID"
+WHO = "name it in the call, start the server with --as NAME, or set POSTROOM_AGENT or INBOX_AGENT_ID"
 
 
 class HostVerb(ForeignVerb, kw_only=True):
@@ -165,7 +165,7 @@ class HostVerb(ForeignVerb, kw_only=True):
     def mine(self) -> str:
         """Return the agent that the call is about."""
         if not self.me:
-            raise Invalid("who are you?", field=self.whose, hint=WHO)
+            raise Invalid("no agent is named", field=self.whose, hint=WHO)
         return self.me
 
     def some(self, *names: str, **renamed: str) -> dict[str, Any]:

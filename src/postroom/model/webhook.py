@@ -100,8 +100,8 @@ def _complaint(text: str) -> tuple[str, str]:
     if not text.isascii():
         return f"{text!a} is not plain ASCII", "a host in its xn-- form, a path with % signs"
     if not text.lower().startswith(("https://", "http://")):
-        return f"{text!a} is no address of a web server", HINT
-    return f"{text!a} is no address that can be called", HINT
+        return f"{text!a} is not the address of a web server", HINT
+    return f"{text!a} is not an address that can be called", HINT
 
 
 # The webhook

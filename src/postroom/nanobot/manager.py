@@ -108,7 +108,7 @@ def _relayed_letter(core: Core, message: Message, to: str) -> Message | None:
 # Files of other programs are read as they are. A message from a caller of ours that no reader of the file would
 # understand is refused.
 
-_HINT = "as the design has it"
+_HINT = "the message format is in docs/nanobot.md"
 _LOST = {
     "task": "id, state, deadline, reason; the rest belongs in metadata",
     "content": 'parts of type text, data and file; any other type begins with "x-"',
@@ -152,7 +152,7 @@ def _filled(core: Core, sender: str, to: str, msg: Any, now: datetime) -> dict[s
     filled.setdefault("timestamp", text_of(now))
     for name, check in _CHECKS.items():
         if name in filled and not check(filled[name]):
-            raise Invalid("cannot be that", field=name, hint=_HINT)
+            raise Invalid("has the wrong type or value", field=name, hint=_HINT)
     check_id(filled["id"], "id")
     check_kind(filled.get("type", "message"), "type")
     if isinstance(filled.get("content"), str):  # readers of the files expect parts
@@ -173,7 +173,7 @@ def _letter(core: Core, sender: str, to: str, values: dict[str, Any], now: datet
     written = LAYOUT.write(message, to)
     for name in ("task", "content", "trace"):
         if name in values and not _contains(written.get(name), values[name]):
-            raise Invalid("would not arrive as it is", field=name, hint=_LOST[name])
+            raise Invalid("would be changed or lost in the mail file", field=name, hint=_LOST[name])
     message = replace(message, kind=intern(message.kind), sender=sender, recipients=(Recipient(to),))
     if message.is_automatic:
         raise Invalid(f"only the room itself writes a {message.kind!r}", field="type")
@@ -321,7 +321,7 @@ def _card(core: Core, name: str, values: dict[str, Any], moment: Moment) -> Card
         return card
     registered = time_or_none(values["registered_at"])
     if registered is None:
-        raise Invalid(f"{values['registered_at']!a} is no time", field="card.registered_at", hint="in ISO form")
+        raise Invalid(f"{values['registered_at']!a} is not a time", field="card.registered_at", hint="in ISO form")
     return replace(card, registered_at=registered)
 
 
@@ -423,7 +423,9 @@ class MailboxManager:
         """Move a mail to `processed/`. A mail that is no longer in the inbox is left alone."""
         name = check_agent(agent_id, "agent_id")
         if not isinstance(filename, str) or not _FILE.fullmatch(filename):
-            raise Invalid(f"{filename!a} is no name of a mail", field="filename", hint="the _filename of a poll")
+            raise Invalid(
+                f"{filename!a} is not a mail's file name", field="filename", hint="use a _filename from poll"
+            )
         id = self._files.id_at(name, "inbox", filename)
         if id is None:
             return

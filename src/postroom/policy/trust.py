@@ -87,7 +87,8 @@ def check_outgoing(peer: Peer, message: Message, target: Address) -> None:
     system = target.system or peer.system
     _check_trusted(peer, "to")
     if not permits(peer, message.scope, system, target.scope or message.scope):
-        text = f"scope {message.scope!r} exchanges no mail with {_place(system, target.scope or message.scope)}"
+        place = _place(system, target.scope or message.scope)
+        text = f"scope {message.scope!r} is not allowed to exchange mail with {place}"
         hint = f"postroom peers add {peer.system} --scope {message.scope}={system}"
         raise NotAllowed(text, field="scope", hint=hint)
 
@@ -100,7 +101,7 @@ def check_incoming(peer: Peer, source: str, scope: str, target: Address) -> None
         raise NotAllowed(f"{peer.system!r} does not speak for {source!r}", field="from", hint=hint)
     ours = target.scope or scope or DEFAULT_SCOPE
     if not permits(peer, ours, source, scope or DEFAULT_SCOPE):
-        text = f"scope {ours!r} exchanges no mail with {_place(source, scope)}"
+        text = f"scope {ours!r} is not allowed to exchange mail with {_place(source, scope)}"
         raise NotAllowed(text, field="scope", hint=f"postroom peers add {peer.system} --scope {ours}={source}")
 
 
@@ -116,8 +117,8 @@ def check_relaying(coming_from: Peer, going_to: Peer | None) -> None:
         return
     _check_trusted(going_to, "to")
     if same_name(coming_from.system, going_to.system):
-        hint = "it has a nearer way, or none"
-        text = f"the letter came from {going_to.system!r}, the way that it would go"
+        hint = "the sending system should send there directly"
+        text = f"the letter came from {going_to.system!r} and would be sent back there"
         raise LoopDetected(text, field="to", hint=hint)
 
 

@@ -285,4 +285,4 @@ def _check_type(kind: str) -> None:
     """Refuse a type that could look like another one, by letters of another script or invisible ones (G8)."""
     if len(kind) > _MAX_TYPE or not kind.isascii() or not kind[0].isalnum() or not set(kind) <= _TYPE_CHARACTERS:
         hint = "letters, digits and signs of ASCII without spaces, such as build.done"
-        raise Invalid(f"{kind[:100]!a} is no plain word", field="event.type", hint=hint)
+        raise Invalid(f"{kind[:100]!a} is not a plain word", field="event.type", hint=hint)

@@ -195,7 +195,7 @@ class ParticipantVerb(ConversationVerb, kw_only=True):
         """Return the agent that the request names, or the one that is calling. Core checks whether it may."""
         agent = self.participant_id or self.agent_id or principal.agent
         if not agent:
-            raise Invalid("is missing", field="participant_id", hint="who are you?")
+            raise Invalid("is missing", field="participant_id", hint="name an agent, or use an agent's token")
         return agent
 
 

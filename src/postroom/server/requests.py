@@ -45,7 +45,7 @@ class ForeignVerb(Verb, kw_only=True):
         """Return the mailbox of the agent that the request names, else the caller's own."""
         name = self.named() or principal.agent
         if not name:
-            raise Invalid("who are you?", field=self.whose, hint="the name of an agent")
+            raise Invalid("no agent is named", field=self.whose, hint="name an agent, or use an agent's token")
         return checked_mailbox(core, name)
 
 

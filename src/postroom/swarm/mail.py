@@ -133,7 +133,7 @@ def _files_of(swarm: str) -> list[str]:
         try:
             names.append(check_agent(path.stem, "agent"))
         except Invalid as wrong:
-            _log.warning("%s is no member: %s", path, wrong)
+            _log.warning("%s is not a member file: %s", path, wrong)
     return names
 
 

@@ -39,9 +39,9 @@ class Found(NamedTuple):
 def look(path: str, root: str) -> Found | None:
     """Read a file below `root`; return None if there is none, and raise Refused if it may not be changed."""
     for folder in reversed(list(_folders_above(path, root))):
-        if _checked(folder, stat.S_ISDIR, "is no folder") is None:
+        if _checked(folder, stat.S_ISDIR, "is not a folder") is None:
             return None
-    found = _checked(path, stat.S_ISREG, "is no plain file")
+    found = _checked(path, stat.S_ISREG, "is not a regular file")
     return None if found is None else Found(_text(path), stat.S_IMODE(found.st_mode))
 
 

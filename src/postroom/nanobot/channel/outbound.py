@@ -212,7 +212,7 @@ def outgoing(message: Message, post: Post, warn: Callable[[str], None]) -> Outgo
 def _ttl(value: Any) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
         return value
-    raise Invalid(f"{value!a} is no ttl of a mail that is sent", field=TTL, hint="a whole number from 1 on")
+    raise Invalid(f"{value!a} is not a valid ttl", field=TTL, hint="a whole number from 1 on")
 
 
 def _callback(value: Any) -> Caller | None:
@@ -242,5 +242,5 @@ def _deadline(task: Any) -> datetime | float | None:
         return due
     at = time_or_none(due)
     if at is None:
-        raise Invalid(f"{due!a} is no time", field=f"{TASK}.deadline", hint="in ISO form, or seconds from now")
+        raise Invalid(f"{due!a} is not a time", field=f"{TASK}.deadline", hint="in ISO form, or seconds from now")
     return at

@@ -268,7 +268,7 @@ def _make_missing(folder: str, parent: str) -> bool:
 def check_folder(folder: str) -> None:
     """Raise unless this is a folder and not a link to one, which would lead mail elsewhere."""
     if not stat.S_ISDIR(os.lstat(folder).st_mode):
-        raise NotADirectoryError(errno.ENOTDIR, "is no folder of its own", folder)
+        raise NotADirectoryError(errno.ENOTDIR, "is not a folder, or is a link", folder)
 
 
 def read(path: str, largest: int, known: Stamp | None = None) -> tuple[bytes, Stamp]:
@@ -289,7 +289,7 @@ def read(path: str, largest: int, known: Stamp | None = None) -> tuple[bytes, St
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise Unreadable("it is no regular file")
+            raise Unreadable("it is not a regular file")
         # The owner of the second name could change the letter after it was checked.
         if found.st_nlink > 1 and Stamp.of(found) != known:
             raise Unreadable("it has a second name (hard link)")

@@ -158,7 +158,7 @@ def _write(conn: FileConnection) -> Iterator[Finding]:
     if same:
         yield ok("writing", f"a file was written, read and removed in {(time.monotonic() - began) * 1000:.1f} ms")
     else:
-        yield error("writing", "what was written is not what is read", "do not trust this disk")
+        yield error("writing", "the disk returned other data than was written", "check or replace the disk")
 
 
 def _set_aside(conn: FileConnection) -> Iterator[Finding]:

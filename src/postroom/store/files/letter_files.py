@@ -95,9 +95,9 @@ def parse_file(layout: Layout, raw: bytes, where: Where, largest: int = LARGEST)
     except KeyError as missing:
         raise Unreadable(f"it has no {missing}") from None
     except PostroomError as wrong:
-        raise Unreadable(f"it is no letter: {str(wrong).removeprefix('file.')}") from None
+        raise Unreadable(f"it is not a letter: {str(wrong).removeprefix('file.')}") from None
     except Exception as broken:
-        raise Unreadable(f"it is no letter: {broken}") from None
+        raise Unreadable(f"it is not a letter: {broken}") from None
 
 
 def _parse(layout: Layout, raw: bytes, where: Where, largest: int) -> ParsedFile:

@@ -70,7 +70,10 @@ class Quarantine:
             if path not in self._conn.tree.warned_paths:
                 self._conn.tree.warned_paths.add(path)
                 _log.warning(
-                    "%s is no letter (%s), and cannot be set aside: %s", shown_path, line_in(why), refused
+                    "%s is not a letter (%s), and cannot be moved to quarantine: %s",
+                    shown_path,
+                    line_in(why),
+                    refused,
                 )
             return True
         why = line_in(why)  # it may quote what another program wrote

@@ -119,7 +119,7 @@ def _check_place(room: str, path: Path, *, overwrite: bool) -> None:
     if path.is_dir():
         raise BadStore(f"{path} is a folder", field="path", hint="name a file in it")
     if path.exists() and not path.is_file():
-        raise BadStore(f"{path} is no plain file", field="path", hint="choose another name")
+        raise BadStore(f"{path} is not a regular file", field="path", hint="choose another name")
     if belongs_to(Path(room), path):
         raise BadStore(f"{path} is a file of the room itself", field="path", hint="choose another name")
     if os.path.lexists(path) and not overwrite:

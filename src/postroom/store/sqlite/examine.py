@@ -257,7 +257,7 @@ def _texts(visit: Visit) -> Iterator[Finding]:
     """Check that all text is UTF-8: SQLite does not, and queries that meet such a row fail."""
     own = "typeof(name) || typeof(epoch) || typeof(boot) || typeof(trimmed) = 'texttexttextinteger'"
     if visit.database.execute(f"SELECT count(*) FROM room WHERE {own}").get != 1:
-        yield error("rows", "what the room says of itself is damaged", COPY)
+        yield error("rows", "the row that describes the room (table room) is damaged", COPY)
     broken = [table for table in TABLES if visit.full and not _can_be_read(visit.database, table)]
     if broken:
         yield error("rows", f"damaged in {', '.join(broken)}", COPY)

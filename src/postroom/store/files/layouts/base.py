@@ -303,6 +303,6 @@ def is_the_human(name: str) -> bool:
 def layout_named(name: str) -> Layout:
     """Return the layout of this name."""
     if name not in NAMES:
-        raise BadStore(f"{name!a} is no layout", field="store", hint=", ".join(NAMES))
+        raise BadStore(f"{name!a} is not a layout", field="store", hint=", ".join(NAMES))
     layout: Layout = import_module(f"{__package__}.{name}").LAYOUT  # which imports this module
     return layout
