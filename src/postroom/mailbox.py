@@ -185,7 +185,10 @@ class Mailbox(Reader):
         def answered(answer: asking.Answer) -> Letter:
             if answer.letter is not None:
                 return Letter(self, answer.letter)
-            late = NoAnswer(f"no answer to {answer.id} after {timeout:g} seconds", hint="ask again with this key")
+            late = NoAnswer(
+                f"no answer to {answer.id} after {timeout:g} seconds",
+                hint="call ask again with the same key to go on waiting",
+            )
             late.keys = (answer.key,)
             raise late
 

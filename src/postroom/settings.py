@@ -134,7 +134,7 @@ def _from_file(path: str) -> dict[str, Any]:
         with open(path, "rb") as file:
             return tomllib.load(file)
     except (OSError, ValueError) as broken:
-        raise Invalid(f"cannot be read: {broken}", field=path, hint="mend or remove it") from None
+        raise Invalid(f"cannot be read: {broken}", field=path, hint="correct or remove it") from None
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:

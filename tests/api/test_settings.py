@@ -86,7 +86,7 @@ def test_a_bad_file_is_named(home: Path, text: str | bytes) -> None:
 
 def test_a_file_that_cannot_be_read_is_named(home: Path) -> None:
     (home / ".config/postroom/config.toml").mkdir(parents=True)
-    with pytest.raises(Invalid, match="mend or remove"):
+    with pytest.raises(Invalid, match="correct or remove"):
         load_settings()
 
 

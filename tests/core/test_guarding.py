@@ -85,7 +85,7 @@ def test_a_block_beats_the_allow_list_and_outlives_registering(factory: RoomFact
     bob.register(allow_from=["ann", "carol"])
     with pytest.raises(NotAllowed, match="blocked you"):
         ann.send("bob", "x")
-    with pytest.raises(NotAllowed, match="ask its owner"):
+    with pytest.raises(NotAllowed, match="ask the owner of that agent"):
         room.mailbox("dave").send("bob", "x")
     room.mailbox("carol").send("bob", "x")
     bob.register()

@@ -342,7 +342,7 @@ def test_a_task_is_found_by_any_of_its_letters_and_by_its_name(ann: Mailbox, bob
     ann.give_task("carol", "x", key="other")
     eve = ann.room.mailbox("eve")
     eve.give_task("bob", "mine", key="the-name")
-    with pytest.raises(Invalid, match="2 tasks are called so"):
+    with pytest.raises(Invalid, match="2 tasks have this id"):
         bob.task("the-name")
     assert ann.task("the-name").id == id
 

@@ -109,7 +109,9 @@ def options(store: str | None, params: dict[str, str], **flags: Any) -> Options:
         log_level=given["log_level"] or "info",
     )
     if host and chosen.map == "open" and not chosen.is_loopback:
-        raise Invalid(f"{host} can be reached from outside; there MAP needs tokens", field="map", hint="token")
+        raise Invalid(
+            f"{host} can be reached from outside; there MAP needs tokens", field="map", hint="set map to token"
+        )
     if host and not chosen.is_loopback and not chosen.certificate:
         hint = "--tls-cert and --tls-key, or listen at 127.0.0.1"
         raise Invalid(f"{host} can be reached from outside; that needs TLS", field="http", hint=hint)
@@ -188,7 +190,7 @@ def _inbox_map_link() -> dict[str, str]:
         "name": variable("INBOX_MAP_SYSTEM_ID"),
     }
     if not variables["server"] and not variable("POSTROOM_MAP_SERVER"):
-        raise Invalid("is true, and nothing names the server", field="INBOX_MAP_ENABLED", hint="INBOX_MAP_SERVER")
+        raise Invalid("is true, but no server is named", field="INBOX_MAP_ENABLED", hint="set INBOX_MAP_SERVER")
     return {name: text for name, text in variables.items() if text}
 
 

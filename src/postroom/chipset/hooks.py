@@ -242,7 +242,11 @@ class Hooks:
         """Return the hook, if it still equals `expect`, or if `expect` is None."""
         hook = self.get(agent)
         if expect is not None and hook != expect:
-            raise StaleRevision(f"{hook}; you saw it {expect.status}", field="agent", hint="look again")
+            raise StaleRevision(
+                f"{hook}; the caller expected {expect.status}",
+                field="agent",
+                hint="read the hook again, then retry",
+            )
         return hook
 
     # -- moving
@@ -292,7 +296,7 @@ class Hooks:
         with self._folder.lock():
             hook = self.get(agent)
             if hook.status not in AT_WORK:
-                raise IllegalMove(str(hook), field="agent", hint="only work in hand is touched")
+                raise IllegalMove(str(hook), field="agent", hint="only a hook with unfinished work can be touched")
             return self._write(replace(hook, last_activity=self._now(hook)))
 
     # -- below

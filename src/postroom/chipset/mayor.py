@@ -71,7 +71,7 @@ class Mayor:
         with self._chipset.folder.lock():
             hook = self._chipset.hooks.expected(agent, expect)
             if hook.status not in AT_WORK:
-                raise IllegalMove(str(hook), field="agent", hint="only unfinished work is reassigned")
+                raise IllegalMove(str(hook), field="agent", hint="only unfinished work can be reassigned")
             assigned = self._hand_over(hook, self._chipset.items.note(hook), to)
             self._chipset.items.note(assigned)
         witness.assign(*self._mail, assigned, body)

@@ -198,9 +198,9 @@ def run_watch(context: Context) -> Iterator[Answer]:
 def _way(context: Context) -> str:
     if context.get("exec") and context.get("desktop"):
         raise Usage(
-            "is one way to alert, and --exec another",
+            "cannot be combined with --exec",
             field="--desktop",
-            hint="one watch for each, beside the other",
+            hint="run one postroom watch for each",
         )
     usual = next((name for name in ("exec", "desktop") if context.get(name)), "watch")
     return str(context.get("way") or usual)

@@ -418,7 +418,7 @@ def _opened(context: Context, *, needed: bool) -> Chipset:
     if "state" in context.values and not os.path.isdir(state):  # noqa: PTH112
         raise NoInput(f"there is no folder {sayable(state)}", field="--state")
     if needed and not os.path.isdir(state):  # noqa: PTH112
-        hint = "postroom chipset dispatch makes one, or say --state FOLDER"
+        hint = "postroom chipset dispatch makes one, or give --state FOLDER"
         raise NoInput(f"there is no state folder {sayable(state)}", field="--state", hint=hint)
     elsewhere = "room" in context.values and ("state" in context.values or not folder)
     durable = context.settings.durability == "power"

@@ -335,7 +335,7 @@ def _on_path(program: str) -> dict[str, Any]:
 
 def _order(context: Context) -> Order:
     if "as" in context.values:
-        raise Usage("has no place here", field="--as", hint="--agent says who the sessions are")
+        raise Usage("is not an option of install", field="--as", hint="--agent names the agent of the sessions")
     options: list[str] = []
     if agent := context.get("agent"):
         check_agent(agent, "--agent")

@@ -63,7 +63,7 @@ def past(word: str, option: Option) -> datetime:
 
 def count(word: str, option: Option) -> int:
     if not word.isascii() or not word.isdecimal():
-        raise Invalid(f"{_short(word)} is not a number", field=_field(option), hint="digits")
+        raise Invalid(f"{_short(word)} is not a number", field=_field(option), hint="write it in digits")
     if len(word) > LONGEST_COUNT:
         raise Invalid(f"{_short(word)} is too large", field=_field(option), hint=f"up to {LONGEST_COUNT} digits")
     return int(word)

@@ -297,7 +297,11 @@ def _our_address(context: Context) -> tuple[str, str]:
         pem = read_source(context, file, "--certificate") if file else ""
         return context.get("url"), fingerprint_of_pem(pem, "--certificate") if pem else ""
     if "certificate" in context.values:
-        raise Usage("goes with --url", field="--certificate", hint="the running postroom serve knows its own")
+        raise Usage(
+            "goes with --url",
+            field="--certificate",
+            hint="leave it out: the running postroom serve uses its own certificate",
+        )
     address = _ask(context, "links").get("address") or {}
     if not address:
         hint = "--url wss://THIS-MACHINE:4650 --certificate FILE, or postroom serve with --http and --http-name"
@@ -561,7 +565,7 @@ command(
 def run_peers_trust(context: Context) -> Answer:
     ways = [name for name in ("pin", "certificate", "withdraw") if name in context.values]
     if len(ways) > 1 or ("withdraw" in ways and context.get("rotate")):
-        raise Usage("contradicts another option", field=f"--{ways[-1]}", hint="one of them")
+        raise Usage("contradicts another option", field=f"--{ways[-1]}", hint="give only one of them")
     before = context.perform(core_peers.GetPeer)
     params = (
         {"trusted": False, "pin": None, "certificate": ""} if ways == ["withdraw"] else _trusted(context, before)

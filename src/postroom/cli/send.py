@@ -282,7 +282,9 @@ def run_handoff(context: Context) -> Answer:
             raise Usage("is either a file or options", field="--from-file")
         fields = _object(context, read_source(context, context.get("from_file"), "--from-file"), "--from-file")
     elif "work_completed" not in fields:
-        raise Usage("is missing", field="--done", hint="what was done; or the whole handoff by --from-file")
+        raise Usage(
+            "is missing", field="--done", hint="write what was done, or give the whole handoff by --from-file"
+        )
     return context.answer(handoff=fields)
 
 

@@ -372,7 +372,7 @@ def check_size(core: Core, value: Card | ScopeCard, field: str) -> None:
     """Raise TooLarge if a card is over the limit: every listing of agents reads all cards."""
     size, most = len(encode(value)), core.limits.max_card_bytes
     if size > most:
-        raise TooLarge(f"is {size} bytes, the limit is {most}", field=field, hint="keep what is large in letters")
+        raise TooLarge(f"is {size} bytes, the limit is {most}", field=field, hint="put large data into letters")
 
 
 def check_tasks(value: Any) -> tuple[str, ...]:
@@ -518,7 +518,11 @@ class CreateScope(MailboxVerb, kw_only=True):
 
         def created(held: ScopeCard | None) -> ScopeCard:
             if held is not None:
-                raise IdTaken(f"there is a scope {scope.id!r} already", field="scope_id", hint="join it")
+                raise IdTaken(
+                    f"there is a scope {scope.id!r} already",
+                    field="scope_id",
+                    hint="join that scope, or choose another id",
+                )
             return scope
 
         return change_record(core, SCOPE, scope.id, ScopeCard, created)

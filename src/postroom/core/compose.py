@@ -242,7 +242,7 @@ def check_task(value: Any, depth: int) -> TaskNote:
         plain = to_plain(value) if isinstance(value, TaskNote) else value
         note = convert(check_object(plain, "task", depth), TaskNote)
     except (msgspec.ValidationError, TypeError) as broken:
-        raise Invalid(str(broken), field="task", hint="id, state, deadline, reason") from None
+        raise Invalid(str(broken), field="task", hint="its keys are id, state, deadline and reason") from None
     check_id(note.id, "task.id")
     task.check_state(note.state, "task.state")
     if note.deadline is not None:

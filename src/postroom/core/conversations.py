@@ -563,7 +563,7 @@ def _audience(view: View, participant: str, visibility: Any) -> list[str]:
         )
     named = visibility.get("ids" if kind == "participants" else "roles")
     if not isinstance(named, list):
-        raise Invalid("does not say for whom", field="visibility", hint="ids or roles, a list")
+        raise Invalid("names no participants or roles", field="visibility", hint="a list under ids or roles")
     return [seat.agent for seat in others if (seat.agent if kind == "participants" else seat.role) in named]
 
 

@@ -416,7 +416,7 @@ def _check_handoff(handoff: Any) -> model_message.Handoff:
     try:
         return convert(to_plain(handoff), model_message.Handoff)
     except (ValidationError, TypeError) as broken:
-        raise Invalid(str(broken), field="handoff", hint="say at least work_completed") from None
+        raise Invalid(str(broken), field="handoff", hint="work_completed is required") from None
 
 
 def known_letter(core: Core, mailbox: str, id: Any, field: str = "id") -> Message:

@@ -262,14 +262,14 @@ def check_peer(peer: Peer, ours: str = "") -> Peer:
     """Return the peer as it may be stored, or raise an error that names the wrong field."""
     system = check_name(peer.system, "system")
     if ours and same_name(system, ours):
-        raise Invalid(f"{system!r} is what we are called ourselves", field="system", hint="name the other system")
+        raise Invalid(f"{system!r} is the name of this system itself", field="system", hint="name the other system")
     _check_words(peer)
     url = check_url(peer.url) if peer.url else ""
     _check_auth(peer, url)
     _check_exposure(peer)
     for name in peer.relays_for:
         if ours and same_name(name, ours):
-            raise Invalid(f"{name!r} is what we are called ourselves", field="relays-for", hint="leave it out")
+            raise Invalid(f"{name!r} is the name of this system itself", field="relays-for", hint="leave it out")
         if not (peer.is_mount and name == EVERYWHERE):  # only a mount leads everywhere
             check_name(name, "relays-for")
     for scope, allowed in peer.scopes.items():
@@ -337,7 +337,11 @@ def _check_words(peer: Peer) -> None:
     if peer.token:
         token = check_label(peer.token, "token", 500)
         if not token.isascii():
-            raise Invalid("is not a token", field="token", hint="one line of ASCII, as it was shown over there")
+            raise Invalid(
+                "is not a token",
+                field="token",
+                hint="one line of ASCII, as the peer's postroom peers add printed it",
+            )
 
 
 def _check_auth(peer: Peer, url: str) -> None:
@@ -372,7 +376,11 @@ def _check_permission(scope: str, allowed: tuple[str, ...]) -> None:
     if scope != EVERYWHERE:
         check_scope(scope, "scope")
     if not allowed:
-        raise Invalid(f"scope {scope!r} is allowed nothing", field="scope", hint=f"leave it out, or say {hint}")
+        raise Invalid(
+            f"scope {scope!r} has an empty list of allowed scopes",
+            field="scope",
+            hint=f"leave it out, or write {hint}",
+        )
     for one in allowed:
         system, slash, theirs = one.partition("/")
         if one != EVERYWHERE:
@@ -429,7 +437,11 @@ def _check_place(place: str, room: str) -> None:
     if place_of(place) is None:
         raise BadStore("a room in memory cannot be mounted", field="place", hint="files:… or sqlite:…")
     if not is_there(place):
-        raise Missing(f"{place_of(place)} is not there", field="place", hint="mounting makes no folder")
+        raise Missing(
+            f"{place_of(place)} is not there",
+            field="place",
+            hint="create the room first; mount does not create folders",
+        )
     if _same(place, room):
         raise Conflict("it is the room itself", field="place", hint="name the folder of another system")
     check_usable(place)

@@ -113,7 +113,7 @@ class GetFlow(Verb, kw_only=True):
     def run(self, core: Core, _principal: Principal) -> Flow:
         if self.last is not None and not isinstance(self.last, Flow):
             raise Invalid(
-                f"must be a Flow, not {type(self.last).__name__}", field="last", hint="the one flow() gave you"
+                f"must be a Flow, not {type(self.last).__name__}", field="last", hint="pass a result of flow()"
             )
         moment = core.now()
         traffic, seconds = _since(core, moment, self.last)

@@ -93,7 +93,9 @@ class GiveTask(LetterFields, kw_only=True):
         post = prepare_authorised(core, principal, self._opening(core, due), now)
         if open_task(post.message) is None:
             raise Invalid(
-                "a task is for one agent", field="to", hint="give each its own; others may have a copy (cc)"
+                "a task is for one agent",
+                field="to",
+                hint="create one task per agent; others may have a copy (cc)",
             )
 
         def plan() -> Sequence[Write]:
@@ -210,7 +212,7 @@ def _task_of_update(core: Core, mailbox: str, id: str) -> TaskStatus | None:
 def _task_named(core: Core, mailbox: str, id: str) -> TaskStatus | None:
     named = [task for task in tasks_of(core, mailbox) if task.id == id]
     if len(named) > 1:
-        raise Invalid(f"{len(named)} tasks are called so", field="id", hint="give the id of the opening letter")
+        raise Invalid(f"{len(named)} tasks have this id", field="id", hint="give the id of the opening letter")
     return named[0] if named else None
 
 

@@ -88,7 +88,9 @@ def open_mounted(peer: Peer, here: str, limits: Limits) -> MountedRoom:
     place = os.path.realpath(place_of(peer.place) or "")
     # Opening would make an empty room in its place, and mail there would be lost.
     if _identity(place) is None:
-        raise Missing(f"{place} is not there", field="place", hint="it is used as soon as it is back")
+        raise Missing(
+            f"{place} is not there", field="place", hint="the mount works again as soon as the folder is back"
+        )
     # Limits and rules of the host hold in the folder too: mail that one side accepts must not be refused by the
     # other.
     same = {name: getattr(limits, name) for name in limits.__struct_fields__ if name not in _ITS_OWN}
@@ -106,7 +108,7 @@ def introduce(core: Core, system: str, here: str) -> None:
     held = core_peers.peer(core, here)
     if held is not None and not _mounts_us(held):
         text = f"the room has a peer {here!r} of its own"
-        raise Conflict(text, field="place", hint=f"there: postroom peers remove {here}")
+        raise Conflict(text, field="place", hint=f"in that room: postroom peers remove {here}")
     core_peers.adopt(core, system)
     host = Peer(system=here, is_mount=True, exposure="all", relays_for=(EVERYWHERE,))
     if held != host:

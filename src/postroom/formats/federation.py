@@ -243,7 +243,7 @@ def read_route(params: dict[str, Any], here: str, peer: str, now: datetime) -> E
         is_message = isinstance(payload, dict) and "to" in payload and "from" in payload
         message = payload if is_message else None
     if message is None:
-        raise Invalid("says nothing", field="envelope", hint="an envelope, or a message")
+        raise Invalid("holds no message", field="envelope", hint="send an envelope, or a message")
     bare = {"sourceSystem": peer, "targetSystem": params.get("system_id", here), "path": [peer]}
     return decode_envelope({"payload": message, "federation": bare}, here, now)
 
@@ -436,7 +436,11 @@ def decode_send(params: dict[str, Any], here: str, peer: str, now: datetime) -> 
     """Return the envelope in a `map/send` of a gateway of agent-inbox, or raise Invalid."""
     meta = params.get("meta")
     if not isinstance(meta, dict) or "messageId" not in meta:
-        raise Invalid("says neither who wrote it nor its id", field="meta.messageId", hint="as agent-inbox does")
+        raise Invalid(
+            "meta names neither the message's id nor its sender",
+            field="meta.messageId",
+            hint="agent-inbox sets meta.messageId",
+        )
     source = meta.get("sourceSystem", peer)
     is_own = isinstance(source, str) and same_name(source, peer)
     name, scope = _target(params.get("to"), meta)

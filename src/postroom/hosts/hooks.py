@@ -274,7 +274,7 @@ class SessionHook:
         """
         what = f"the session cannot be recorded in {sessions_folder()}: {refused.strerror}"
         if not agent:
-            raise StoreFailing(what, hint="with --as its mail is shown all the same")
+            raise StoreFailing(what, hint="with --as NAME, hooks show the mail of that agent anyway")
         self._access.warn(f"{what}; its mail is shown, but no turn is held up and it is not woken")
         session.agent, session.holds, session.is_kept = check_agent(agent, "--as"), MOST_HELD_STOPS, False
         return session

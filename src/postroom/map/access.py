@@ -82,7 +82,7 @@ def _id_of(core: Core, name: str, below: str = "") -> str:
     shown = name if held is None else held.display_name
     is_changed = cleaned(name) != name or (cleaned(shown) != shown and _below(below, cleaned(shown)) == id)
     if shown != name and is_changed:
-        hint = "choose another name, or say an agentId"
+        hint = "choose another name, or set agentId"
         raise NameTaken(f"{name[:128]!a} would be {id!r} here, which is another agent's", field="name", hint=hint)
     return id
 

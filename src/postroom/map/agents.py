@@ -262,7 +262,7 @@ def _updated(
     if "state" in words:
         state = _checked_state(words["state"])
         if map_fields(before.card).get("state") == STOPPED and state != STOPPED:  # an agent that stopped stays so
-            raise IllegalMove(f"{name!r} has stopped", field="agent", hint="it comes back by registering")
+            raise IllegalMove(f"{name!r} has stopped", field="agent", hint="register the agent again")
     fields = {} if metadata is None else {"metadata": before.card.metadata | metadata}
     agent = _change_card(core, principal, name, fields, words)
     return {"agent": agent_record(agent), "previousState": state_of(before)}

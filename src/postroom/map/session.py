@@ -158,7 +158,9 @@ class Session:
         """Add an agent that it has registered."""
         if agent not in self.agents:
             if len(self.agents) >= MOST_AGENTS:
-                raise QuotaFull(f"{MOST_AGENTS:,} agents on one connection are enough", hint="open another")
+                raise QuotaFull(
+                    f"one connection may hold at most {MOST_AGENTS:,} agents", hint="open another connection"
+                )
             self.agents.append(agent)
         self.step("register")
 

@@ -573,7 +573,7 @@ class Task(Tool, kw_only=True):
         me, id = self.mine(), self.message_id
         if self.action == "give":
             if self.to is None:
-                raise Invalid("is missing", field="to", hint="who does it")
+                raise Invalid("is missing", field="to", hint="name the agent that does the task")
             new = tasks.GiveTask(agent_id=me, **self.some("to", "body", "subject", "deadline"))
             return {"messageId": perform(core, principal, new).id}
         if self.action == "list":

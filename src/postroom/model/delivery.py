@@ -286,7 +286,7 @@ def requeue(delivery: Delivery, now: datetime) -> Delivery:
 
 def _restart(delivery: Delivery, action: str) -> Delivery:
     if delivery.state is State.DEAD and delivery.reason == UNSENT:
-        raise IllegalMove("its sender took the letter back", hint="ask the sender for another")
+        raise IllegalMove("its sender took the letter back", hint="ask the sender for a new letter")
     # Without the expiry, else a letter that died of it would die again at once.
     return advance(delivery, action, dead_at=None, due_at=None, expires_at=None, attempts=0, reason=None)
 

@@ -119,6 +119,6 @@ class Cursor(Brief, frozen=True):
         head, slash, tail = text.partition("/") if isinstance(text, str) else (text, "", "")
         pieces = check_id(head, "cursor").split(":")
         if len(pieces) not in {3, 4} or not pieces[2].isascii() or not pieces[2].isdecimal():
-            raise Invalid(f"{text!a} is not a cursor", field="cursor", hint="use one that the room gave you")
+            raise Invalid(f"{text!a} is not a cursor", field="cursor", hint="use a cursor that this room returned")
         mailbox = check_agent(pieces[3] + slash + tail, "cursor") if len(pieces) == 4 else ""
         return cls(pieces[0], pieces[1], int(pieces[2]), mailbox)

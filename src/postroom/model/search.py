@@ -217,7 +217,11 @@ class _QueryParser:
             return  # punctuation alone
         begins = text.endswith("*") and not quoted and not stands_alone(found[-1])
         if begins and len(found[-1]) < SHORTEST_PREFIX:
-            raise Invalid(f"{text[:20]!a} begins too many words", field="query", hint="three letters before the *")
+            raise Invalid(
+                f"{text[:20]!a} begins too many words",
+                field="query",
+                hint="write at least three letters before the *",
+            )
         self._terms[wanted].append(Term(found, begins))
 
     def _add_time(self, operator: str, value: str, *, wanted: bool) -> None:
@@ -246,7 +250,7 @@ class _QueryParser:
 def _mark(operator: str, value: str) -> str:
     """Return the value of an operator such as `from:`, checked and folded."""
     if not value:
-        raise Invalid(f"{operator}: is followed by nothing", field="query", hint=f"as in {operator}:name")
+        raise Invalid(f"{operator}: needs a value", field="query", hint=f"write it as {operator}:name")
     if operator == "thread":
         return check_id(value, "query")
     if operator == "tag":

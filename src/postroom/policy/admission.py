@@ -42,7 +42,7 @@ def check_guard(names: Sequence[str], recipient: str, guard: Guard) -> None:
     # Also under its former names: a new name is no way around a block.
     if any(fold(name) in known for name in guard.block):
         refused = f"{recipient!r} takes no mail from {names[0]!r}"
-        raise NotAllowed(refused, field="to", hint="it has blocked you")
+        raise NotAllowed(refused, field="to", hint="this agent has blocked the sender")
     if not any(fold(name) in known for name in guard.allow):
         check_allowed(names[0], recipient, guard.allow)
 
@@ -52,7 +52,11 @@ def check_allowed(sender: str, recipient: str, allow_from: Sequence[str]) -> Non
     if model_agent.EVERYONE in allow_from or same_name(sender, recipient):
         return
     if not any(same_name(sender, allowed) for allowed in allow_from):
-        raise NotAllowed(f"{recipient!r} takes no mail from {sender!r}", field="to", hint="ask its owner")
+        raise NotAllowed(
+            f"{recipient!r} takes no mail from {sender!r}",
+            field="to",
+            hint="ask the owner of that agent to allow the sender",
+        )
 
 
 def check_expiry(expires_at: datetime | None, now: datetime) -> None:

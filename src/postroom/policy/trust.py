@@ -97,7 +97,7 @@ def check_incoming(peer: Peer, source: str, scope: str, target: Address) -> None
     """Refuse a letter of a system and scope that this peer may not bring to an address of ours."""
     _check_trusted(peer, "from")
     if not speaks_for(peer, source):
-        hint = f"postroom peers add {peer.system} --relays-for {source}, if it is to"
+        hint = f"postroom peers add {peer.system} --relays-for {source}, if it may"
         raise NotAllowed(f"{peer.system!r} does not speak for {source!r}", field="from", hint=hint)
     ours = target.scope or scope or DEFAULT_SCOPE
     if not permits(peer, ours, source, scope or DEFAULT_SCOPE):

@@ -95,9 +95,9 @@ def check_target(target: WebhookTarget, *, allow_private: bool) -> None:
         text = f"port {target.port} is for another service"
         raise Invalid(text, field="url", hint=f"{HTTPS}, or {OWN} and above")
     if is_local and not allow_private:
-        raise Invalid(f"{target.host} is this machine", field="url", hint=f"{ALLOW} lets it be called")
+        raise Invalid(f"{target.host} is this machine", field="url", hint=f"{ALLOW} allows such addresses")
     if target.is_address and (why := why_not(target.host, target.host, allow_private=allow_private)):
-        raise Invalid(why, field="url", hint="name one that is reached from everywhere")
+        raise Invalid(why, field="url", hint="use an address that can be reached from the internet")
 
 
 def _inside(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("postroom")
 MAX_BATCH_BYTES = 16 * 1024 * 1024  # of replies to one batch; one reply more at most
 _BATCH_TOO_LARGE = TooLarge(
-    "the replies to this batch are too large; this call was not carried out", hint="ask it alone"
+    "the replies to this batch are too large; this call was not carried out", hint="send this call alone"
 )
 
 

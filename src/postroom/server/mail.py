@@ -558,7 +558,7 @@ def _participant(core: Core, view: View, agent: str) -> dict[str, Any]:
 
 def _guest(params: Any) -> Guest:
     if not isinstance(params, dict):
-        raise Invalid("must be an object", field="participant", hint="id, role, permissions")
+        raise Invalid("must be an object", field="participant", hint="its keys are id, role and permissions")
     return Guest(agent=params.get("id"), role=params.get("role"), permissions=params.get("permissions") or {})
 
 

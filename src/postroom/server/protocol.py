@@ -251,7 +251,7 @@ def _read_action(value: Any) -> Call | dict[str, Any]:
     params = value.copy()
     action = Action(params.pop("action", None), params, params.pop("id", None))
     if not isinstance(action.method, str):
-        unknown = NoSuchMethod("Unknown action: undefined", hint="say `action`, or `jsonrpc` and `method`")
+        unknown = NoSuchMethod("Unknown action: undefined", hint="send `action`, or `jsonrpc` and `method`")
         return cast("dict[str, Any]", action.refuse(unknown))
     return _checked(action)
 

@@ -57,7 +57,9 @@ def certificate_at(url: str, patience: float = PATIENCE) -> str:
             shown = secure.getpeercert(binary_form=True)
     except OSError as broken:  # errors of ssl, too
         text = f"{host}:{port} cannot be reached by TLS: {broken}"
-        raise Busy(text, field="url", hint="is it there? then try again; or --pin, or --certificate") from None
+        raise Busy(
+            text, field="url", hint="check that the server runs, then try again; or give --pin or --certificate"
+        ) from None
     return ssl.DER_cert_to_PEM_cert(shown or b"")
 
 

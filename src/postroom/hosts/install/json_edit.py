@@ -57,7 +57,7 @@ class Document:
             tokens = _TOKEN.finditer(self.bare)
             self.root = _node(tokens, next(tokens), self.value, ())
         except (ValueError, RecursionError) as broken:
-            raise Invalid(f"not JSON: {broken}", hint="put that right first") from None
+            raise Invalid(f"not JSON: {broken}", hint="correct the JSON of this file first") from None
 
     # -- putting in
 

@@ -222,7 +222,9 @@ def _callback(value: Any) -> Caller | None:
     fields = value if isinstance(value, dict) else {}
     channel, chat, session = (fields.get(name) for name in ("channel", "chat_id", "session_id"))
     if not (isinstance(channel, str) and channel and isinstance(chat, str) and chat):
-        raise Invalid("needs a channel and a chat_id", field=CALLBACK, hint="as text; session_id may be left out")
+        raise Invalid(
+            "needs a channel and a chat_id", field=CALLBACK, hint="give both as text; session_id is optional"
+        )
     return Caller(channel=channel, chat=chat, session=str(session or f"{channel}:{chat}"))
 
 

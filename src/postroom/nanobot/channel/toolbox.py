@@ -249,7 +249,9 @@ async def reply(post: Post, caller: Caller | None, id: str, text: str) -> str:
     turn = post.turn_of(caller)
     if turn is not None and turn.is_of_mail and id in {turn.id, turn.intent.answers}:
         if turn.intent.answers is None:
-            raise NotAllowed("it expects no answer", field="id", hint="the exchange ends here")
+            raise NotAllowed(
+                "this letter expects no answer", field="id", hint="do not answer it; the exchange ends here"
+            )
         return f"No tool is needed: what you say last in this turn is mailed to {turn.peer} as your answer."
     try:
         task = await post.box.task(id)
@@ -260,7 +262,11 @@ async def reply(post: Post, caller: Caller | None, id: str, text: str) -> str:
         return f"Your answer went to {task.receiver}; the task goes on."
     letter = await post.box.read(id)
     if turn is not None and auto_reply.is_automatic(letter.message):
-        raise NotAllowed("it is an answer, and is not answered again", field="id", hint="mail_send begins anew")
+        raise NotAllowed(
+            "this letter is an automatic answer and cannot be answered",
+            field="id",
+            hint="mail_send starts a new exchange",
+        )
     receipt = await post.reply(id, letter.sender, text, caller)
     return f"Your answer is mailed to {letter.sender}, id {receipt.id}."
 

@@ -136,7 +136,7 @@ def _folders(conn: FileConnection) -> Iterator[Finding]:
         elif stat.S_IMODE(found.st_mode) & OTHERS:
             shared.append(path)
     if closed:
-        yield error("folders", f"cannot be used by this user: {_few(closed)}", "mend their owner and mode")
+        yield error("folders", f"cannot be used by this user: {_few(closed)}", "correct their owner and mode (chown, chmod)")
     if foreign:
         what = f"belong to other users, and are used as they are: {_few(foreign)}"
         yield warning("folders", what, "their owners can read and delete the mail in them")
@@ -174,7 +174,7 @@ def _set_aside(conn: FileConnection) -> Iterator[Finding]:
         yield ok("quarantine", "no file is set aside")
         return
     listed = [f"{name} ({reasons.get(name, 'before the index was rebuilt')})" for name in files]
-    hint = "mend a file and move it back under its own name (without the last ending), or delete it"
+    hint = "correct a file and move it back under its own name (without the last ending), or delete it"
     yield warning("quarantine", f"{len(files)} file(s) set aside, since they are no letters: {_few(listed)}", hint)
 
 

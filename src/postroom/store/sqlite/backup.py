@@ -95,7 +95,10 @@ def made_whole(path: Path, *, overwrite: bool) -> Iterator[Path]:
     except FileExistsError:
         raise _taken(path) from None
     except OSError as failed:
-        raise StoreFailing(f"{path} cannot be written: {failed.strerror}", hint="is there space?") from None
+        raise StoreFailing(
+            f"{path} cannot be written: {failed.strerror}",
+            hint="check the free space and permissions of that folder",
+        ) from None
     finally:
         for left in (growing, growing.with_name(f"{growing.name}-journal")):
             left.unlink(missing_ok=True)

@@ -305,7 +305,7 @@ def _mailbox_names(visit: Visit) -> Iterator[Finding]:
 def _quarantine(visit: Visit) -> Iterator[Finding]:
     ids = [str(id) for (id,) in visit.database.execute(f"SELECT id FROM quarantine ORDER BY number LIMIT {MOST}")]
     if ids:
-        hint = "look after the disk; let their senders send again"
+        hint = "check the disk; ask the senders to send again"
         yield warning("quarantine", f"letters were found damaged and set aside: {', '.join(ids)}", hint)
     else:
         yield ok("quarantine", "no letter was ever set aside")

@@ -105,7 +105,11 @@ def check_usable(place: Place, *, is_folder: bool) -> None:
     if not os.path.isdir(nearest):
         raise BadStore(f"{nearest} is not a folder", field="store")
     if not os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
-        raise BadStore(f"the folder {nearest} may not be written", field="store", hint="mend its owner and mode")
+        raise BadStore(
+            f"the folder {nearest} may not be written",
+            field="store",
+            hint="correct its owner and mode (chown, chmod)",
+        )
     _check_file_system(nearest)
     if file_system(nearest) in OF_THE_KERNEL:
         raise BadStore(f"{nearest} is the kernel's: no file can be made there", field="store")

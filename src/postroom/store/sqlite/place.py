@@ -206,7 +206,11 @@ def _notification(path: Path) -> Iterator[Finding]:
     if not folder.exists():
         yield ok("bells", "no process has waited here yet")
     elif not folder.is_dir() or not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        yield error("bells", f"{folder.name} cannot be used: nobody can wait here", "mend its owner and mode")
+        yield error(
+            "bells",
+            f"{folder.name} cannot be used: nobody can wait here",
+            "correct its owner and mode (chown, chmod)",
+        )
     else:
         with os.scandir(folder) as signals:
             count = sum(1 for _ in signals)
