@@ -130,7 +130,7 @@ class Room(Reader):
         """
         names = as_list(mailboxes, "mailboxes")
         if not names:
-            raise Invalid("nobody is named", field="mailboxes", hint="an agent's name, or a list of them")
+            raise Invalid("no agent is named", field="mailboxes", hint="an agent's name, or a list of them")
         first, *also = (check_agent(name, "mailboxes") for name in names)
         params = {
             "agent_id": first,

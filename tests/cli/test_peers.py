@@ -201,7 +201,7 @@ def test_mail_that_waits_for_a_peer_is_reported(shell: Shell) -> None:
     assert "waits: nobody serves this room" == shell.json("trace", sent)["stops"][0]["reason"]
     gone = shell.run("peers", "remove", "hub").out
     assert "Waiting for rome: 1 letter." in gone and "outbox_max_age" in gone
-    assert "no way to a system 'rome'" in shell.json("trace", sent)["stops"][0]["reason"]
+    assert "no route to the system 'rome'" in shell.json("trace", sent)["stops"][0]["reason"]
     assert {"rome": 1} == shell.json("peers", "list")["stranded"]
     assert "There is no way to rome: 1 letter for it waits." in shell.run("peers", "list").out
 

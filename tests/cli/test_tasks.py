@@ -184,11 +184,11 @@ def test_a_step_that_cannot_be_is_refused_with_what_can_be_typed(shell: Shell) -
     assert message == "a task that is pending cannot become canceled"
     assert hint is not None and hint.startswith("postroom unsend t-1 takes it back until it is claimed")
     assert refused(shell, "complete")[1] == "from here: postroom tasks accept, reject"
-    assert refused(shell, "answer", "--body", "x", me="ann")[0] == "nobody asked anything: the task is pending"
+    assert refused(shell, "answer", "--body", "x", me="ann")[0] == "the task has no open question; it is pending"
     step(shell, "accept")
     assert refused(shell, "ask", "--body", "x")[1] == "first report that you work on it: postroom tasks start t-1"
     assert refused(shell, "accept")[1] == "from here: postroom tasks start, complete, fail, reject"
-    assert refused(shell, "answer", "--body", "x", me="ann")[0] == "nobody asked anything: the task is accepted"
+    assert refused(shell, "answer", "--body", "x", me="ann")[0] == "the task has no open question; it is accepted"
     step(shell, "start")
     step(shell, "ask", "--body", "x")
     assert refused(shell, "cancel", me="ann")[1] == "from here: postroom tasks answer"

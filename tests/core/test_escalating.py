@@ -143,7 +143,7 @@ def test_bad_input_is_named_and_nothing_is_written(
 
 
 def test_nobody_stands_above_the_top(room: Room) -> None:
-    with pytest.raises(Invalid, match="nobody stands above 'human'"):
+    with pytest.raises(Invalid, match="no agent stands above 'human'"):
         room.mailbox("human").escalate("x", reason="blocked")
     with pytest.raises(Invalid):
         rungs_above([], "ann")

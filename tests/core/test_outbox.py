@@ -258,7 +258,7 @@ def test_where_there_is_no_way_any_more_the_trace_and_the_doctor_say_so(room: Ro
 
     perform(room.core, OWNER, peers.RemovePeer(system="far"))
     assert ({}, {"far": 1}) == outbox.count_waiting(room.core)
-    assert room.mailbox("ann").trace(id).stops[0].reason == "waits: there is no way to a system 'far'"
+    assert room.mailbox("ann").trace(id).stops[0].reason == "waits: there is no route to the system 'far'"
     results = [found for found in room.doctor().findings if found.check == "peers"]
-    assert ["a letter waits for far, to which there is no way"] == [found.what for found in results]
+    assert ["a letter waits for far, to which there is no route"] == [found.what for found in results]
     assert "peers add far" in results[0].hint

@@ -182,12 +182,12 @@ def test_who_proves_itself_otherwise_now_has_no_token_any_more(room: Room) -> No
     token = perform(room.core, OWNER, peers.AddPeer(system="paris", fields={})).token
     changed = perform(room.core, OWNER, peers.AddPeer(system="paris", fields={"auth": "none"})).peer
     assert token and ("", "", "") == (changed.token, changed.proof, changed.former_proof)
-    with pytest.raises(Invalid, match="a token says nothing"):
+    with pytest.raises(Invalid, match="a token has no effect"):
         perform(room.core, OWNER, peers.RotatePeer(system="paris"))
 
 
 def test_nobody_is_a_peer_of_itself(room: Room) -> None:
-    with pytest.raises(Invalid, match="ourselves"):
+    with pytest.raises(Invalid, match="this system itself"):
         added(room, "Paris")
 
 

@@ -68,7 +68,7 @@ def test_who_may_not_go_further_bounces(three: tuple[System, System, System]) ->
     (bounce,) = until(lambda: a.room.mailbox("ann").check())
     assert "does not reach other systems through this one" in bounce.text
     assert [] == c.texts("carl")
-    with pytest.raises(Missing, match="no way to a system 'mars'"):
+    with pytest.raises(Missing, match="no route to the system 'mars'"):
         a.room.mailbox("ann").send("carl@mars", "nowhere")
 
 

@@ -172,7 +172,7 @@ def test_it_is_unmounted_while_it_is_served(mounted: Mounted) -> None:
     assert mounted.host() is None
     with mounted.room() as room:
         assert ["researcher"] == [agent.card.id for agent in room.agents()]
-    with pytest.raises(Missing, match="no way to a system"):
+    with pytest.raises(Missing, match="no route to the system"):
         home.room.mailbox("ann").send("researcher@folder", "x")
 
 

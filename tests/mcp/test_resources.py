@@ -77,7 +77,7 @@ def test_a_stranger_sees_neither_thread_nor_message() -> None:
         harness.room.mailbox("ann").send("bob", "private", id="m-1")
         async with harness.client(token="eve") as eve:  # noqa: S106 - a name
             assert [] == (await read(eve, "thread://m-1"))["messages"]
-            with pytest.raises(MCPError, match="no such thing"):
+            with pytest.raises(MCPError, match="this does not exist"):
                 await eve.read_resource("message://m-1")
 
     played(story)
@@ -162,7 +162,7 @@ def test_new_mail_is_reported_to_subscribers_until_they_unsubscribe() -> None:
 def test_nobody_watches_anothers_inbox(mode: str) -> None:
     async def story(harness: Harness) -> None:
         async with harness.client(token="eve", mode=mode) as eve:  # noqa: S106 - a name
-            with pytest.raises(MCPError, match="no such thing"):
+            with pytest.raises(MCPError, match="this does not exist"):
                 await watch(eve, mode, "inbox://bob")
 
     played(story)

@@ -146,7 +146,7 @@ def test_no_name_is_a_path_or_the_registry(manager: MailboxManager, name: Any, r
 
 
 def test_a_mail_to_a_system_that_nobody_leads_to_is_refused(manager: MailboxManager, root: Path) -> None:
-    with pytest.raises(Missing, match="no way to a system 'far'"):
+    with pytest.raises(Missing, match="no route to the system 'far'"):
         manager.send("planner", "coder@far", {**TEXT})
     assert not (root / "coder@far").exists()
 
@@ -326,7 +326,7 @@ def test_mail_to_another_system_goes_only_where_a_peer_leads(manager: MailboxMan
     manager.send("coder", "bob@far", TEXT | {"id": "one"})
     know_peer(manager.room, Peer(system="far", trusted=False))
 
-    with pytest.raises(Missing, match="no way to a system 'nowhere'"):
+    with pytest.raises(Missing, match="no route to the system 'nowhere'"):
         manager.send("coder", "bob@nowhere", {**TEXT})
     with pytest.raises(NotAllowed, match="'far' is not trusted"):
         manager.send("coder", "bob@far", {**TEXT})

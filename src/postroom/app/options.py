@@ -276,7 +276,7 @@ def _read(path: str) -> dict[str, PeerTable]:
 def _table(path: str, system: str, table: Any) -> PeerTable:
     if isinstance(table, dict) and "token" in table:
         hint = "token_file = a file that holds it, which only you can read"
-        raise Invalid("tokens are not written here", field=f"{path}: {system}.token", hint=hint)
+        raise Invalid("a token may not be written in this file", field=f"{path}: {system}.token", hint=hint)
     try:
         return msgspec.convert(table, PeerTable)
     except msgspec.ValidationError as broken:

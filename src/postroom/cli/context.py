@@ -389,7 +389,7 @@ class Context:
     def refuse_room(self, why: str = "no room is needed") -> None:
         """Refuse --room, for a command that uses none, or names its rooms in another way."""
         if "room" in self.values:
-            raise Usage(f"has no place here: {why}", field="--room")
+            raise Usage(f"cannot be used here: {why}", field="--room")
 
     def check_room(self) -> None:
         """Refuse to go on where there is no room, however it was chosen."""

@@ -361,7 +361,7 @@ def _is_agreed(context: Context, question: str) -> bool:
         return True
     if context.screen.json or sys.stdin is None or not sys.stdin.isatty():
         hint = "--yes writes without asking, --dry-run only shows"
-        raise Usage("is needed where nobody can be asked", field="--yes", hint=hint)
+        raise Usage("is required where no terminal can ask you", field="--yes", hint=hint)
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}

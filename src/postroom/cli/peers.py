@@ -305,7 +305,7 @@ def _our_address(context: Context) -> tuple[str, str]:
     address = _ask(context, "links").get("address") or {}
     if not address:
         hint = "--url wss://THIS-MACHINE:4650 --certificate FILE, or postroom serve with --http and --http-name"
-        raise Invalid("postroom serve does not know where others reach it", field="--url", hint=hint)
+        raise Invalid("postroom serve does not know its public address", field="--url", hint=hint)
     return address["url"], address["pin"]
 
 
@@ -444,7 +444,11 @@ def _secret(context: Context, source: str, field: str, question: str) -> str:
         text = read_source(context, source, field)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
-        raise Invalid("is empty", field=field, hint="what postroom peers invite, or peers add, showed over there")
+        raise Invalid(
+            "is empty",
+            field=field,
+            hint="paste what postroom peers invite, or peers add, printed at the other system",
+        )
     return lines[0]
 
 

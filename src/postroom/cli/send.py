@@ -84,7 +84,7 @@ def run_send(context: Context) -> Answer:
         return context.answer_with(context.perform(SendMany, drafts=drafts_of(context)), views.receipts)
     to = _recipients(context)
     if not to and "in_reply_to" not in context.values:
-        raise Usage("nobody is named", field="TO", hint="an agent's name")
+        raise Usage("no agent is named", field="TO", hint="an agent's name")
     if "template" in context.values:
         return _send_template(context, to or [])
     if "fill" in context.values:
@@ -304,7 +304,7 @@ def drafts_of(context: Context) -> list[Draft]:
 def _draft(context: Context, line: str, field: str) -> Draft:
     fields = _object(context, line, field)
     if "to" not in fields:
-        raise Invalid("nobody is named", field=f"{field}: to")
+        raise Invalid("no agent is named", field=f"{field}: to")
     from ..mailbox import draft  # noqa: PLC0415 - rare
 
     try:

@@ -171,7 +171,7 @@ def _peers(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
     for system, many in stranded.items():
         hint = f"{no_route(known, system).hint}; what waits for longer than outbox_max_age is dead"
         waiting = "a letter waits" if many == 1 else f"{many} letters wait"
-        yield warning("peers", f"{waiting} for {system}, to which there is no way", hint)
+        yield warning("peers", f"{waiting} for {system}, to which there is no route", hint)
     if known and not stranded and not any(peer.alert for peer in known.values()):
         yield ok("peers", f"{len(known)} other systems are known: {_few(list(known))}")
 

@@ -456,7 +456,9 @@ def check_routes(core: Core, peers: Mapping[str, Peer], message: Message, mailbo
         target = parse_address(mailbox, "to")
         peer = peer_towards(core, peers, target.system)
         if peer is None and target.system == ANYWHERE:
-            raise Missing(f"there is nobody to ask for {target.agent!r}", field="to", hint="postroom peers add")
+            raise Missing(
+                f"there is no peer that could look up {target.agent!r}", field="to", hint="postroom peers add"
+            )
         if peer is None:
             raise trust.no_route(peers, target.system)
         if target.system != ANYWHERE:

@@ -262,7 +262,9 @@ def check_peer(peer: Peer, ours: str = "") -> Peer:
     """Return the peer as it may be stored, or raise an error that names the wrong field."""
     system = check_name(peer.system, "system")
     if ours and same_name(system, ours):
-        raise Invalid(f"{system!r} is the name of this system itself", field="system", hint="name the other system")
+        raise Invalid(
+            f"{system!r} is the name of this system itself", field="system", hint="name the other system"
+        )
     _check_words(peer)
     url = check_url(peer.url) if peer.url else ""
     _check_auth(peer, url)
@@ -348,7 +350,7 @@ def _check_auth(peer: Peer, url: str) -> None:
     if peer.is_mount:
         return
     if peer.auth not in TOKENS and (peer.token or peer.proof):
-        text = f"a token says nothing where auth is {peer.auth}"
+        text = f"a token has no effect while auth is {peer.auth}"
         raise Invalid(text, field="token", hint="no token; or auth bearer or api-key")
     if peer.auth == "none" and url and not is_loopback(_split(url).hostname or ""):
         text = "none is for a peer on this machine that cannot show a token"

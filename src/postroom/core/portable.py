@@ -210,7 +210,7 @@ def _post(core: Core, message: Message, deliveries: tuple[Delivery, ...]) -> Pos
     set_by_room = {name: getattr(message, name) for name in ("thread_id", "hops", "trace", "proven")}
     # A file can hold anything: only what could have been sent here is taken in.
     if replace(compose(core, draft_of(message), now), **set_by_room) != message:
-        raise Invalid("is not written as a letter is written here", field="letter")
+        raise Invalid("is not a letter in the format of this room", field="letter")
     message = vouched(core.store, message)
     for agent in message.trace:
         check_party(agent, "trace")

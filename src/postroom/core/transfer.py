@@ -256,7 +256,7 @@ class _Run:
             if message.id not in known:
                 writes.append(Post(message=message, deliveries=tuple(ours)))
             elif not _is_same(known[message.id].message, message):
-                raise IdTaken("another letter has this id over there", field="id")
+                raise IdTaken("another letter at that system has this id", field="id")
             else:
                 writes += self._updates(ours, there[message.id])
         posted = self._target.commit(writes)

@@ -60,7 +60,7 @@ def read_head(line: bytes | str, limits: Limits) -> ExportHead:
     """Return the parsed first line; refuse one that is no head of an export."""
     value = _read(line, 1, limits)
     if value.get("postroom") not in (FORMAT, *OLDER) or not isinstance(value.get("room"), str):
-        raise Invalid("is not the head of an export", field="line 1", hint=f"format {FORMAT} is known here")
+        raise Invalid("is not the head of an export", field="line 1", hint=f"this version reads format {FORMAT}")
     lines = check_count(value.get("lines", 0), "line 1", least=0)
     return ExportHead(value["room"], lines, has_end=value["postroom"] not in OLDER)
 

@@ -320,7 +320,7 @@ def _read_letter(message: dict[str, Any], source: str, here: str, now: datetime)
     times = (letter.created_at, letter.expires_at, letter.task.deadline if letter.task else None)
     # Naive times cannot be compared with ours, and would fail far from here.
     if any(time is not None and time.tzinfo is None for time in times):
-        raise Invalid("says a time without a time zone", field="envelope.payload")
+        raise Invalid("holds a time without a time zone", field="envelope.payload")
     letter = replace(letter, expires_at=_expiry(letter, message, now))
     recipients = tuple(replace(one, address=_local_name(one.address, here)) for one in letter.recipients)
     trace = tuple(_local_name(name, here) for name in letter.trace) or (letter.sender,)

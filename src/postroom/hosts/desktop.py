@@ -32,7 +32,7 @@ def program() -> str:
     found = shutil.which(name)
     if found is None:
         hint = "apt install libnotify-bin, or what your system calls it; or watch --exec COMMAND"
-        raise Invalid(f"needs {name}, which is not here", field="--desktop", hint=hint)
+        raise Invalid(f"needs {name}, which is not installed", field="--desktop", hint=hint)
     return found
 
 

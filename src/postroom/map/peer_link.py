@@ -155,7 +155,7 @@ class PeerLink:
         if self._server.exchange is None:
             raise NotAllowed("federation is off on this server", field="auth")
         if self._conn.session.is_in and not self._conn.is_gateway:
-            raise NotAllowed("only a gateway speaks for a system", field="auth", hint="participantType: gateway")
+            raise NotAllowed("only a gateway may act for a system", field="auth", hint="participantType: gateway")
         try:
             peer = self._connecting_peer(params)
         except NotAllowed as refused:

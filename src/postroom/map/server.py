@@ -215,7 +215,11 @@ class MapServer:
     def check_not_away(self, agent: str) -> None:
         """Refuse the name of an agent that is away for a moment to a connection that proves nothing."""
         if self._away.get(agent, 0.0) > self._loop.time():
-            raise NameTaken(f"{agent!r} is away for a moment", field="agent_id", hint="show its resumeToken")
+            raise NameTaken(
+                f"{agent!r} has lost its connection and may come back",
+                field="agent_id",
+                hint="send its resumeToken",
+            )
 
     def release(self, agent: str, conn: MapConnection) -> None:
         if self._holders.get(agent) is conn:

@@ -143,7 +143,7 @@ def check_mover(task: TaskStatus, agent: str, after: TaskState) -> None:
 def check_answer(task: TaskStatus, agent: str) -> None:
     """Refuse an answer if there is no question, and the receiver's answer to its own question."""
     if task.state is not TaskState.INPUT_REQUIRED:
-        raise IllegalMove(f"nobody asked anything: the task is {task.state}", field="id")
+        raise IllegalMove(f"the task has no open question; it is {task.state}", field="id")
     if "giver" not in task.roles_of(agent):
         raise NotAllowed(
             "only the giver of a task can answer", field="id", hint="start() goes on without an answer"

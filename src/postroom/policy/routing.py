@@ -118,7 +118,7 @@ def rungs_above(ladder: Sequence[str], asker: str) -> tuple[str, ...]:
     places = [place for place, name in enumerate(ladder) if same_name(name, asker)]
     above = tuple(ladder[places[-1] + 1 :] if places else ladder)
     if not above:
-        raise Invalid(f"nobody stands above {asker!r}", field="ladder", hint=" → ".join(ladder) or "it is empty")
+        raise Invalid(f"no agent stands above {asker!r}", field="ladder", hint=" → ".join(ladder) or "it is empty")
     return above
 
 

@@ -62,7 +62,7 @@ def no_route(peers: Mapping[str, Peer], system: str, field: str = "to") -> Postr
             f"the system {system!r} is not trusted", field=field, hint=f"postroom peers trust {system}"
         )
     hint = f"postroom peers add {system}, or --relays-for {system} at a peer that leads there"
-    return Missing(f"there is no way to a system {system!r}", field=field, hint=hint)
+    return Missing(f"there is no route to the system {system!r}", field=field, hint=hint)
 
 
 def speaks_for(peer: Peer, system: str) -> bool:

@@ -136,7 +136,11 @@ def _folders(conn: FileConnection) -> Iterator[Finding]:
         elif stat.S_IMODE(found.st_mode) & OTHERS:
             shared.append(path)
     if closed:
-        yield error("folders", f"cannot be used by this user: {_few(closed)}", "correct their owner and mode (chown, chmod)")
+        yield error(
+            "folders",
+            f"cannot be used by this user: {_few(closed)}",
+            "correct their owner and mode (chown, chmod)",
+        )
     if foreign:
         what = f"belong to other users, and are used as they are: {_few(foreign)}"
         yield warning("folders", what, "their owners can read and delete the mail in them")
