@@ -64,6 +64,7 @@ def test_places_share_words() -> None:
     [
         (("sned",), "command", "did you mean 'send'?"),
         (("xyzzy",), "command", "postroom help all"),
+        (("",), "command", "postroom help"),
         (("__complet",), "command", "did you mean 'completion'?"),
         (("done", "a"), "command", "postroom ack ID settles a letter; postroom tasks complete ID finishes a task"),
         (

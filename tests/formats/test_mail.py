@@ -428,3 +428,43 @@ def test_pages_of_conversations_hold_each_once_wherever_it_changed_last(room: Ro
             assert order == found
     with pytest.raises(Invalid, match="no conversation 'talk-none'"):
         ask(room, "list", cursor="talk-none")
+
+
+def test_pages_of_conversations_end_though_letters_are_not_in_the_order_of_time(
+    room: Room, clock: FakeClock
+) -> None:
+    """As after a copy from another room, or with a clock that was set back."""
+    ann = room.mailbox("ann")
+    ann.send("bob", "first", conversation_id="c0")
+    clock.advance(10)
+    opened = talk(room, "ann")
+    clock.advance(10)
+    ann.send("bob", "new", conversation_id="c2")
+    clock.jump(-15)
+    ann.send("bob", "old", conversation_id="c1")
+    whole = [one["id"] for one in ask(room, "list")["conversations"]]
+    assert {"c0", "c1", "c2", opened} == {*whole}
+    found: list[str] = []
+    page: dict[str, Any] = {"nextCursor": None}
+    while "nextCursor" in page and len(found) <= len(whole):
+        page = ask(room, "list", limit=1, cursor=page["nextCursor"])
+        found += [one["id"] for one in page["conversations"]]
+    assert whole == found
+
+
+def test_a_member_of_a_long_conversation_finds_it_and_is_shown_in_it(room: Room, clock: FakeClock) -> None:
+    """A list shows only the first letter and the newest ones; the members are those of all letters."""
+    id = talk(room, "ann")
+    for sender, recipient in (("ann", "bob"), ("bob", "carol"), ("carol", "dora")):
+        room.mailbox(sender).send(recipient, "x", conversation_id=id)
+    for _ in range(60):
+        room.mailbox("ann").send("bob", "x", conversation_id=id)
+        clock.advance(1)
+    room.mailbox("dora").send("ann", "x", conversation_id=id)
+    for caller in (None, "ann", "dora"):
+        mine = room if caller is None else room.acting_as(agent_principal(caller))
+        (listed,) = ask(mine, "list")["conversations"]
+        assert {"ann", "dora"} <= {one["id"] for one in listed["participants"]}
+    for caller in (None, "carol"):
+        mine = room if caller is None else room.acting_as(agent_principal(caller))
+        assert [id] == [one["id"] for one in ask(mine, "list", filter={"participantId": "carol"})["conversations"]]

@@ -183,6 +183,8 @@ def split(words: Sequence[str]) -> tuple[str, str, list[str]]:
         at += 2 if words[at] in takes else 1
     if at >= len(words):
         return "", "", list(words)
+    if not words[at]:
+        raise Usage("there is no command ''", field="command", hint="postroom help")
     name, typed, count = resolve(words[at], words[at + 1] if at + 1 < len(words) else "")
     return name, typed or words[at], [*words[:at], *words[at + count :]]
 

@@ -87,6 +87,7 @@ class View(Struct, frozen=True, kw_only=True):
     seats: tuple[Participant, ...]  # the participants: agents that joined, senders and recipients of its letters
     strands: tuple[ThreadRecord, ...]  # threads that were opened, and those that replies made
     is_inside: bool = True  # False: the caller is no member, and this view is made from its own letters
+    is_whole: bool = True  # False: it holds the first letter and the newest of many
 
     @property
     def updated_at(self) -> datetime:
@@ -150,10 +151,11 @@ def _views(core: Core, reader: str | None, ids: Iterable[str]) -> Iterator[View]
     for id in ids:
         query = LetterQuery(conversation=id, party=reader)
         found = core.store.letters(replace(query, order="newest", limit=LISTED))
-        if len(found) == LISTED:
-            found += core.store.letters(replace(query, limit=1))
+        first = core.store.letters(replace(query, limit=1)) if len(found) == LISTED else []
+        older = [letter for letter in first if letter.number < found[-1].number]
+        letters = [letter.message for letter in (*older, *found[::-1])]
         try:
-            yield view_of(core, reader, id, [letter.message for letter in found[::-1]])
+            yield view_of(core, reader, id, letters, is_whole=not older)
         except Missing:  # its last letter was deleted in the meantime
             continue
 
@@ -177,17 +179,19 @@ def letters_of(core: Core, reader: str | None, id: str) -> list[Message]:
     return [letter.message for letter in core.store.letters(query)]
 
 
-def view_of(core: Core, reader: str | None, id: str, known: Sequence[Message] | None = None) -> View:
+def view_of(
+    core: Core, reader: str | None, id: str, known: Sequence[Message] | None = None, *, is_whole: bool = True
+) -> View:
     """Return a conversation as `reader` may see it, without authorisation.
 
-    `known` holds its letters if the caller has just read them.
+    `known` holds its letters if the caller has just read them; `is_whole` says whether these are all of them.
     """
     checked = check_id(id, "conversation")
     held = find_record(core, CONVERSATION, checked)
     talk = None if held is None else convert(held.value, ConversationRecord)
     found = letters_of(core, reader, checked) if known is None else known
     letters = tuple(seen_by(core, letter, reader) for letter in found)
-    members = None if talk is None else _members_seen(core, talk, reader, found)
+    members = None if talk is None else _members_seen(core, talk, found, has_all=reader is None and is_whole)
     is_inside = members is None or reader is None or reader in members
     # Absent and forbidden look the same: the error must not reveal that there is such a conversation (G8).
     if not letters and (talk is None or not is_inside):
@@ -202,6 +206,7 @@ def view_of(core: Core, reader: str | None, id: str, known: Sequence[Message] | 
         seats=_visible_seats(core, talk, letters, members),
         strands=_visible_strands(talk, letters, everything=reader is None),
         is_inside=is_inside,
+        is_whole=is_whole,
     )
 
 
@@ -227,14 +232,12 @@ def members_of(core: Core, talk: ConversationRecord, *, until: str | None = None
     return _collect_members(core, talk, _pages(core, talk.id), until)
 
 
-def _members_seen(
-    core: Core, talk: ConversationRecord, reader: str | None, letters: Sequence[Message]
-) -> set[str]:
-    """Return the members that matter for a view of these letters.
+def _members_seen(core: Core, talk: ConversationRecord, letters: Sequence[Message], *, has_all: bool) -> set[str]:
+    """Return the members that matter for a view of these letters; `has_all` says whether there are no others.
 
     Usually the letters name only agents with a seat; then the rest of the conversation need not be read.
     """
-    if reader is None:  # these are all letters of the conversation
+    if has_all:
         return _collect_members(core, talk, [letters])
     resolve, reached = name_resolver(core), _actual_recipients(core, letters)
     named = {resolve(letter.sender) for letter in letters}
@@ -303,7 +306,7 @@ def talk_from_letters(letters: Sequence[Message]) -> ConversationRecord:
 
 
 def _by_activity(core: Core, reader: str | None, scope: str | None, after: str | None) -> Iterator[str]:
-    """Return the ids of the conversations that a reader may see, the most recently active first.
+    """Return the ids of the conversations that a reader may see; the last accepted letter comes first.
 
     A conversation whose record changed after its newest letter stands where it changed, any other where its newest
     letter stands. Letters are read in pages: a room may have very many conversations.
@@ -319,9 +322,12 @@ def _by_activity(core: Core, reader: str | None, scope: str | None, after: str |
     start = None if after is None or after in changed else _newest_letter(core, reader, after)
     if after is not None and after not in changed and start is None:
         raise Invalid(f"there is no conversation {after!a} to go on from", field="cursor")
-    ids = _merged(core, reader, scope, changed, start)
-    if after in changed:
-        next((id for id in ids if id == after), None)  # go on behind it
+    if after is None or not changed:
+        return _merged(core, reader, scope, changed, start)
+    # Letters stand by number and records by time, and times may be out of order: only a walk from the beginning
+    # says which records came before.
+    ids = _merged(core, reader, scope, changed, None)
+    next((id for id in ids if id == after), None)  # go on behind it
     return ids
 
 
@@ -334,7 +340,7 @@ def _merged(
     core: Core, reader: str | None, scope: str | None, changed: dict[str, datetime], start: Letter | None
 ) -> Iterator[str]:
     """Yield the conversations after the one with this newest letter, from both sources in order of time."""
-    waiting = sorted((at, id) for id, at in changed.items() if start is None or at <= start.message.created_at)
+    waiting = sorted((at, id) for id, at in changed.items())
     query = LetterQuery(newest_of="conversation", party=reader, scope=scope, limit=AT_ONCE)
     last, has_more = start, True
     while has_more:

@@ -281,7 +281,10 @@ class List(ForeignVerb, kw_only=True):
         wanted = list_filter(self.filter or {})
         rows: list[dict[str, Any]] = []
         listed = conversations.ViewConversations(scope=self.scope, after=self.cursor)
-        for view in perform(core, principal, listed):
+        for found in perform(core, principal, listed):
+            view = found
+            if "participant_id" in wanted and not found.is_whole:
+                view = perform(core, principal, conversations.ViewConversation(conversation=found.talk.id))
             if passes_filter(view, wanted):
                 rows.append(conversation_record(view))
             if limit is not None and len(rows) > limit:
