@@ -246,7 +246,7 @@ def test_lookup_is_optional_and_needs_a_system_to_ask(factory: RoomFactory, room
             for record in room.core.store.records("peer")
         ]
     )
-    with pytest.raises(Missing, match="nobody to ask"):
+    with pytest.raises(Missing, match="no peer that could look up"):
         room.mailbox("ann").send("bob@*", "hello")
 
 

@@ -122,7 +122,7 @@ def test_leavings_and_what_is_no_letter_are_reported_with_their_reasons(shell: S
         if path != young:
             os.utime(path, HOURS_AGO)
     result = found(shell)
-    assert "no letter" in result["quarantine"]["what"] and bad.name in result["quarantine"]["what"]
+    assert "not a letter" in result["quarantine"]["what"] and bad.name in result["quarantine"]["what"]
     assert "1 temporary file" in result["leavings"]["what"] and "--repair" in result["leavings"]["hint"]
     assert old.exists()
     assert found(shell, "--repair")["leavings"]["repaired"]

@@ -142,7 +142,7 @@ class PeerLink:
         name = self._claimed_name if name is None else name
         found = core_peers.peer(self.core, name[:LONGEST])
         if found is None:
-            why = why or "no peer here is called so (postroom peers add)"
+            why = why or "no peer of this name is known here (postroom peers add)"
         elif not found.trusted:
             why = why or f"it is not trusted (postroom peers trust {found.system})"
         why = why or "it did not prove that it is that peer: another token or certificate than was agreed"
