@@ -265,7 +265,7 @@ def test_what_is_refused_is_logged_once_however_many_do_it(tmp_path: Any) -> Non
         "participant_type: is missing",
         "map/no/such",
         "is not JSON",
-        "are enough",
+        "may hold at most",
         "too large",
     )
     assert dict.fromkeys(message, 1) == {words: log.count(words) for words in message}

@@ -56,7 +56,7 @@ REMEDIES = (
     Remedy(
         "CERTIFICATE_VERIFY_FAILED",
         "no certificate of it is pinned, and no trusted authority has signed it: postroom peers trust"
-        " {system} looks at the one that it shows, and insists on it",
+        " {system} reads the certificate that it presents and pins it",
     ),
     Remedy(
         "WRONG_VERSION_NUMBER",

@@ -509,14 +509,15 @@ class MapConnection:
         """Subscribe as the first agent of the connection, else as the connection itself."""
         agents = self.session.agents
         if sum(caller.subscriptions for caller in self.callers()) >= MOST_SUBSCRIPTIONS:
-            raise QuotaFull(f"{MOST_SUBSCRIPTIONS} subscriptions are enough", hint="map/unsubscribe from some")
+            text = f"one connection may hold at most {MOST_SUBSCRIPTIONS} subscriptions"
+            raise QuotaFull(text, hint="end some with map/unsubscribe")
         subscriber = self._caller_named(agents[0]) if agents else self._own_caller()
         who = subscriber.principal
         callers = [caller for conn in self.server.connections for caller in conn.callers()]
         # Each costs something with every letter.
         if sum(caller.subscriptions for caller in callers if caller.principal == who) >= MOST_OF_ONE:
-            text = f"{MOST_OF_ONE} subscriptions on all connections of {who.agent or who.name} are enough"
-            raise QuotaFull(text, hint="map/unsubscribe from some")
+            text = f"all connections of {who.agent or who.name} may hold at most {MOST_OF_ONE} subscriptions"
+            raise QuotaFull(text, hint="end some with map/unsubscribe")
         # A client without agents gets no mail, but events of letters to its name.
         gets_mail = agents or self.server.connection_of(self.participant) is not None
         return subscriber.subscribe(params if gets_mail else params | {MAILBOX: self.participant})

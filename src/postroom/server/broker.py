@@ -187,9 +187,8 @@ class Broker:
     ) -> dict[str, Any]:
         own = self._by_caller.setdefault(caller, {})
         if len(own) >= MAX_SUBSCRIPTIONS:
-            raise Invalid(
-                f"{MAX_SUBSCRIPTIONS} subscriptions are enough", field="filter", hint="map/unsubscribe from some"
-            )
+            text = f"one caller may hold at most {MAX_SUBSCRIPTIONS} subscriptions"
+            raise Invalid(text, field="filter", hint="end some with map/unsubscribe")
         filter = check_filter(params.get("filter"))
         self._start_watching()
         value = params["since"] if params.get("since") is not None else params.get("replay_from")
