@@ -1,4 +1,4 @@
-"""The verbs: the only room where policy meets the store, and where every caller is authorised.
+"""The verbs: the room where policy meets the store at every commit, and where every caller is authorised.
 
 A verb is a Struct of its parameters. `perform` authorises the `Principal` and runs it on the `Core` (store,
 limits, clock, ids): it asks policy, then commits. Nothing here knows sockets, terminals or frameworks.

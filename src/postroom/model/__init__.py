@@ -1,5 +1,6 @@
 """Values and tables of the mail itself: messages, deliveries, agents, tasks. Pure: no I/O, no clock, no store.
 
+brief      the base of values whose repr fits on one line
 names      names, ids and addresses, and the one validator of each
 values     text and JSON that may enter a message
 codec      values as JSON bytes, and back

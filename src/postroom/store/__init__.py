@@ -6,8 +6,6 @@ A store knows the model and nothing above it.
     address        opens a store by its address
     peek           a quick check for unread mail, without model and store
     notification   wakes waiting threads, in this process and in others
-    matching       the meaning of queries and searches, in plain Python
-    memory         the store in memory
-    sqlite         the store in one SQLite file
+    sqlite         the store in one SQLite file, or in memory
     files          the store in mail folders, with SQLite as its index
 """
