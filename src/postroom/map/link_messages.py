@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from ..formats.map import Incoming, Role
     from ..server.executor import Executor
 
+    Members = Callable[[str | Role], list[str]]
+
 
 log = logging.getLogger("postroom")
 
@@ -181,8 +183,6 @@ class LinkSender:
 
 # -- storing (on the executor's threads)
 
-if TYPE_CHECKING:
-    Members = Callable[[str | Role], list[str]]
 
 LATELY = 20  # letters that count as recent
 _NEEDED = frozenset({"body", "metadata", "extra", "key"})  # of a letter; everything else is a label

@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from .resources import Watch
     from .tools import HostVerb, Tool
 
-
-if TYPE_CHECKING:
     Ctx = ServerRequestContext[Any, Any]
+
 
 NAME = "postroom"
 INSTRUCTIONS = (

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ..room import Room
     from .caller import Call
 
-
-if TYPE_CHECKING:
     Who = Callable[[], str | None]
 
 

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
     from .resources import Changed, Watch
 
-
-if TYPE_CHECKING:
     Ctx = ServerRequestContext[TaskGroup, Any]
+
 
 MAX_WATCHES = 64  # of one client
 _STATE_KEY = "postroom.watches"

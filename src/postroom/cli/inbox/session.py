@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from .screen import Key
     from .state import Draft
 
+    Action = Callable[[Mailbox, Entry, str, dict[str, Any]], object]
+
 
 # -- drafts
 
@@ -161,9 +163,6 @@ def _folded(line: str, columns: int) -> list[str]:
 
 
 # -- effects at the mailbox
-
-if TYPE_CHECKING:
-    Action = Callable[[Mailbox, Entry, str, dict[str, Any]], object]
 
 
 def do(box: Mailbox, effect: Do) -> str:
