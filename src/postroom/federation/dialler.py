@@ -21,6 +21,7 @@ from ..core import peers
 from ..errors import Invalid, NotAllowed, PostroomError
 from ..formats.federation import encode_messages, federation_error
 from ..formats.map import FIND, MESSAGE, PING
+from ..server.protocol import largest_frame
 from . import exposure
 from .connection import (
     CUT,
@@ -34,7 +35,7 @@ from .connection import (
     sender,
     why,
 )
-from .incoming import PeerHandler, abilities, frame_limit, handshake
+from .incoming import PeerHandler, abilities, handshake
 from .link import PeerConnection
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class Dialler:
     async def _connect_once(self) -> None:
         peer = self._link.peer
         certificate, key = self._certificate if peer.auth == "mtls" else ("", "")
-        largest = frame_limit(self._executor.core.limits)
+        largest = largest_frame(self._executor.core.limits)
         async with dial(map_url(peer.url), largest, pin=peer.pin, certificate=certificate, key=key) as socket:
             await self._run_connection(socket)
 

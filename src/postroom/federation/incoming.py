@@ -27,7 +27,7 @@ from ..formats.map import ANNOUNCE, CONNECT, FIND, GATEWAY, MEET, PART, ROUTE, S
 from ..model.message import same_name
 from ..model.names import fold
 from ..policy.trust import check_way
-from ..server.protocol import EXTRA_BYTES
+from ..server.protocol import largest_frame
 from ..server.requests import Schedule
 from . import exposure as federation_exposure
 from .connection import MapRefusal
@@ -69,14 +69,9 @@ async def handshake(
     return result
 
 
-def frame_limit(limits: Limits) -> int:
-    """Return the bytes of the largest frame that we read."""
-    return limits.max_message_bytes + EXTRA_BYTES
-
-
 def software_info(limits: Limits) -> dict[str, Any]:
     """Return the version and limits that one Postroom reports to another in the handshake."""
-    return {SOFTWARE: {"version": __version__, LARGEST: frame_limit(limits), TOGETHER: MOST_TOGETHER}}
+    return {SOFTWARE: {"version": __version__, LARGEST: largest_frame(limits), TOGETHER: MOST_TOGETHER}}
 
 
 def abilities(result: dict[str, Any]) -> dict[str, Any]:

@@ -245,7 +245,7 @@ def name_agent(request: Verb, agent: str) -> None:
 
 def read_text(raw: bytes | str, limits: Limits) -> Any:
     """Return the JSON value of a frame or a line; raise Invalid where it is none."""
-    largest = limits.max_message_bytes + protocol.EXTRA_BYTES
+    largest = protocol.largest_frame(limits)
     return read_json(raw, "frame", depth=limits.max_depth + protocol.EXTRA_DEPTH, largest=largest)
 
 
@@ -261,7 +261,7 @@ def unsound(raw: bytes | str, why: PostroomError, limits: Limits) -> dict[str, A
     call's id: otherwise its caller would wait for ever.
     """
     # The size is checked before the second parse, too (threat 7).
-    id = _id_in(raw) if len(raw) <= limits.max_message_bytes + protocol.EXTRA_BYTES else None
+    id = _id_in(raw) if len(raw) <= protocol.largest_frame(limits) else None
     return unreadable(str(why)) if id is None else failure(id, INVALID_PARAMS, str(why))
 
 

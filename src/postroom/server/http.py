@@ -37,11 +37,11 @@ from ..model.codec import encode
 from ..model.values import read_json
 from .callers import Caller
 from .protocol import (
-    EXTRA_BYTES,
     EXTRA_DEPTH,
     Call,
     failure,
     is_alone,
+    largest_frame,
     own_verb,
     read_rpc,
     similar,
@@ -212,13 +212,8 @@ class Disconnected(Exception):
     """The client has closed the connection."""
 
 
-def max_body_bytes(limits: Limits) -> int:
-    """Return how many bytes one body or one frame may have."""
-    return limits.max_message_bytes + EXTRA_BYTES
-
-
 def read_body(raw: bytes | str, limits: Limits) -> Any:
-    return read_json(raw, "body", depth=limits.max_depth + EXTRA_DEPTH, largest=max_body_bytes(limits))
+    return read_json(raw, "body", depth=limits.max_depth + EXTRA_DEPTH, largest=largest_frame(limits))
 
 
 def too_large(most: int) -> Reply:
@@ -280,7 +275,7 @@ async def _read_json_body(limits: Limits, scope: Scope, receive: Receive) -> byt
     """Return the body of a POST, read up to the size that a letter needs; or the refusal."""
     if not _is_json(scope["headers"]):
         return error_reply(415, "the body must be application/json")
-    most = max_body_bytes(limits)
+    most = largest_frame(limits)
     if content_length(scope["headers"]) > most:
         return too_large(most)
     try:

@@ -37,7 +37,6 @@ from .http import (
     error_reply,
     header_values,
     json_reply,
-    max_body_bytes,
     reply_for_error,
     send_reply,
     serve_call,
@@ -45,6 +44,7 @@ from .http import (
     too_large,
 )
 from .metrics import metrics
+from .protocol import largest_frame
 from .streams import serve_frames, serve_stream
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class MountedApp:
         if app is None or self._stop.is_set():
             await send_reply(scope, send, CLOSING)
             return
-        most = max_body_bytes(limits)
+        most = largest_frame(limits)
         if content_length(scope["headers"]) > most:
             await send_reply(scope, send, too_large(most))
             return

@@ -27,8 +27,9 @@ from websockets.exceptions import InvalidState
 from websockets.http11 import MAX_LINE_LENGTH, MAX_NUM_HEADERS
 
 from ..errors import Invalid, NameTaken
-from .http import CONNECTION, HEAD_BYTES, HEAD_TOO_LONG, LOOPBACK, PING, HttpAuth, max_body_bytes
+from .http import CONNECTION, HEAD_BYTES, HEAD_TOO_LONG, LOOPBACK, PING, HttpAuth
 from .http_app import HttpApp
+from .protocol import largest_frame
 from .tls import accept_certificates, fingerprint
 
 if TYPE_CHECKING:
@@ -305,7 +306,7 @@ class HttpServer:
             app,
             http=HttpGuard,  # type: ignore[arg-type] # a BufferedProtocol serves as well
             ws=WebSocketGuard,  # type: ignore[arg-type]
-            ws_max_size=max_body_bytes(self._executor.core.limits),
+            ws_max_size=largest_frame(self._executor.core.limits),
             ws_ping_interval=PING,
             ws_ping_timeout=PING,
             ws_per_message_deflate=False,

@@ -211,6 +211,11 @@ EXTRA_BYTES = 64 * 1024  # that a line may be longer than the letter in it
 EXTRA_DEPTH = 8  # levels of JSON around a letter
 
 
+def largest_frame(limits: Limits) -> int:
+    """Return how many bytes one line, body or frame may have."""
+    return limits.max_message_bytes + EXTRA_BYTES
+
+
 class Action(Call):
     """One call in the protocol of agent-inbox."""
 
@@ -224,7 +229,7 @@ class Action(Call):
 
 def read_line(line: bytes | None, limits: Limits) -> Request:
     """Return the request in a line; of one that cannot be read, the reply."""
-    most = limits.max_message_bytes + EXTRA_BYTES
+    most = largest_frame(limits)
     if line is None:
         return socket_error(TooLarge(f"a line of more than {most} bytes", field="line"))
     try:

@@ -27,7 +27,7 @@ from ..errors import BadStore, NameTaken, NotAllowed
 from ..formats.errors import socket_error
 from ..model.codec import encode
 from .callers import Caller, Connection, NoMoreRequests
-from .protocol import EXTRA_BYTES, LineSplitter, read_line
+from .protocol import LineSplitter, largest_frame, read_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -202,7 +202,7 @@ class LineConnection(Connection, asyncio.Protocol):
     def __init__(self, server: UnixServer) -> None:
         super().__init__(server.executor)
         self._server = server
-        self._splitter = LineSplitter(server.limits.max_message_bytes + EXTRA_BYTES)
+        self._splitter = LineSplitter(largest_frame(server.limits))
         self._lines: deque[bytes | None] = deque()  # that were not parsed yet; None: too long
         self._transport: asyncio.Transport | None = None
         self._is_unread = False  # does the client not read its replies?
