@@ -130,3 +130,8 @@ def columns(stream: TextIO) -> int:
         return max(os.get_terminal_size(stream.fileno()).columns, NARROWEST)
     except OSError:
         return 80
+
+
+def printable(value: Any) -> Any:
+    """Return a value that can be printed: in a text, bytes that are not UTF-8 and lone surrogates are written out."""
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value

@@ -19,10 +19,10 @@ from ..model.codec import to_plain
 from ..nanobot.channel.doctor import diagnose
 from ..swarm.install import export, install
 from . import health
-from .answer import Answer
+from .answer import Answer, printable
 from .command import EVERYWHERE, Option, command
 from .errors import NOTHING, CannotCreate, NoInput, cannot_write
-from .output import one_line, sayable
+from .output import one_line
 from .parse import seconds
 from .text import body_text
 
@@ -416,10 +416,10 @@ def _opened(context: Context, *, needed: bool) -> Chipset:
     folder = state_of(context.settings.store)
     state = os.path.expanduser(context.get("state", folder or STATE))  # noqa: PTH111 - text as it was typed
     if "state" in context.values and not os.path.isdir(state):  # noqa: PTH112
-        raise NoInput(f"there is no folder {sayable(state)}", field="--state")
+        raise NoInput(f"there is no folder {printable(state)}", field="--state")
     if needed and not os.path.isdir(state):  # noqa: PTH112
         hint = "postroom chipset dispatch makes one, or give --state FOLDER"
-        raise NoInput(f"there is no state folder {sayable(state)}", field="--state", hint=hint)
+        raise NoInput(f"there is no state folder {printable(state)}", field="--state", hint=hint)
     elsewhere = "room" in context.values and ("state" in context.values or not folder)
     durable = context.settings.durability == "power"
     return Chipset(state, room=context.room if elsewhere else None, durable=durable)
@@ -451,7 +451,7 @@ def _note(note: Any) -> Fields:
 
 
 def _damaged(broken: Sequence[Unreadable]) -> list[str]:
-    return [sayable(wrong.message) for wrong in broken]
+    return [printable(wrong.message) for wrong in broken]
 
 
 def _checked(_screen: Screen, data: Mapping[str, Any]) -> str:
@@ -509,7 +509,7 @@ def _note_line(note: Mapping[str, Any]) -> str:
 
 def _answer(context: Context, chipset: Chipset, seen: Round) -> Answer:
     at = to_plain(chipset.clock.now().wall)
-    reports = {name: [sayable(one) for one in found] for name, found in asdict(seen).items()}
+    reports = {name: [printable(one) for one in found] for name, found in asdict(seen).items()}
     return Answer(context.name, {"at": at, **reports}, _view)
 
 
@@ -567,7 +567,12 @@ def run_swarm_install(context: Context) -> Answer:
         raise CannotCreate(taken.message, field="FOLDER", hint=taken.hint) from None
     except OSError as broken:
         raise cannot_write(str(folder), broken, "FOLDER") from None
-    data = {"path": sayable(str(path)), "outcome": outcome, "package": sayable(str(package)), "export": exported}
+    data = {
+        "path": printable(str(path)),
+        "outcome": outcome,
+        "package": printable(str(package)),
+        "export": exported,
+    }
     return Answer(context.name, data, _swarm_view)
 
 

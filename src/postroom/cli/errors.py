@@ -150,7 +150,9 @@ def as_plain(error: PostroomError) -> dict[str, Any]:
         "retry_after": error.retry_after,
         "exit": exit_code(error),
     }
-    return {name: _sayable(value) for name, value in known.items()}
+    from .answer import printable  # noqa: PLC0415 - only for mistakes
+
+    return {name: printable(value) for name, value in known.items()}
 
 
 def _for_people(error: PostroomError) -> str:
@@ -186,8 +188,3 @@ def _folded(line: str) -> list[str]:
 
 def _is_colourful() -> bool:
     return sys.stderr.isatty() and not variable("NO_COLOR") and variable("TERM") != "dumb"
-
-
-def _sayable(value: Any) -> Any:
-    """Return a value that can be written as JSON: lone surrogates in a text are written out."""
-    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value

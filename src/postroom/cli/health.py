@@ -19,7 +19,7 @@ from ..model.delivery import State
 from ..model.names import AT
 from ..model.report import Level
 from ..settings import chosen_settings
-from .answer import Answer
+from .answer import Answer, printable
 from .command import WHOLE, Option, command
 from .errors import Misconfigured
 from .output import (
@@ -31,7 +31,6 @@ from .output import (
     page,
     painted,
     record,
-    sayable,
     state_word,
     wrapped,
 )
@@ -508,7 +507,7 @@ def _frame(context: Context, look: Flow, pause: float, size: os.terminal_size) -
     """Return the lines of one frame; no more than fit on the screen."""
     screen = context.screen
     screen.width, screen.now = size.columns, look.at
-    title = stats_title(screen, sayable(context.room.settings.store), pause)
+    title = stats_title(screen, printable(context.room.settings.store), pause)
     return [title, *flow(screen, _shape(context, look)).splitlines()][: size.lines]
 
 
@@ -573,7 +572,7 @@ def end_of(found: Diagnosis) -> int:
 
 
 def _plain_finding(finding: Finding) -> dict[str, Any]:
-    what, hint = sayable(finding.what), sayable(finding.hint)
+    what, hint = printable(finding.what), printable(finding.hint)
     for theirs, ours in _IN_A_SHELL.items():
         what, hint = what.replace(theirs, ours), hint.replace(theirs, ours)
     return {**plain(finding), "what": what, "hint": hint}

@@ -28,11 +28,11 @@ from ..hosts.install.plan import diff as diff_of
 from ..hosts.install.plan import has_rules, install_state
 from ..mcp.sdk import APART, SdkMissing, is_beside_nanobot, need_sdk
 from ..model.names import check_agent
-from .answer import Answer
+from .answer import Answer, printable
 from .command import Option, command
 from .context import note, program, whole_address
 from .errors import NOTHING, OK, CannotCreate, Usage, cannot_write
-from .output import one_line, sayable
+from .output import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -137,7 +137,7 @@ _IN_PROJECT = {
 
 def plain_change(change: Change) -> dict[str, Any]:
     action = "made" if change.before is None else "removed" if change.after is None else "changed"
-    return {"path": sayable(change.path), "action": action, "diff": diff_of([change])}
+    return {"path": printable(change.path), "action": action, "diff": diff_of([change])}
 
 
 def next_steps(order: Order, outcome: str) -> list[str]:
@@ -250,7 +250,7 @@ class Installation:
         self.is_install = context.name.startswith("install ")
         self._order = _order(context)
         self._layout = layout_of(self._order)
-        self._own = sayable(self._layout.own or "")
+        self._own = printable(self._layout.own or "")
 
     def plan(self) -> Plan:
         """Return what changes. The rules text is written if it was asked for, or is there and is kept up to date."""
@@ -308,7 +308,7 @@ class Installation:
     def _data(self, outcome: str, changes: Sequence[Change]) -> dict[str, Any]:
         data = {
             "host": self._order.host,
-            "place": sayable(self._layout.place),
+            "place": printable(self._layout.place),
             "outcome": outcome,
             "changes": [plain_change(change) for change in changes],
             "next": self._next_steps(outcome) if self.is_install else [],
@@ -319,7 +319,7 @@ class Installation:
         steps = next_steps(self._order, outcome)
         was_shown = outcome == "written" and not self._context.screen.json  # before the question
         if outcome not in {"declined", "absent"} and not was_shown:
-            steps += map(sayable, other_places(self._order, self._layout))
+            steps += map(printable, other_places(self._order, self._layout))
         if outcome in {"elsewhere", "twice"} and self._layout.obstacle:
             path, says, to_do = self._layout.obstacle
             steps += [f"{path} {says}{f'; {to_do}' if outcome == 'twice' else ''}."]
@@ -330,7 +330,7 @@ class Installation:
 
 
 def _on_path(program: str) -> dict[str, Any]:
-    return {"path": sayable(program), "there": shutil.which(program) is not None}
+    return {"path": printable(program), "there": shutil.which(program) is not None}
 
 
 def _order(context: Context) -> Order:
@@ -457,7 +457,7 @@ def run_shim(context: Context) -> Answer:
             path.unlink()
     except OSError as broken:
         raise cannot_write(str(path), broken, "--folder") from None
-    data = {"path": sayable(str(path)), "outcome": outcome, "dry_run": is_dry}
+    data = {"path": printable(str(path)), "outcome": outcome, "dry_run": is_dry}
     return Answer(context.name, data | (_on_the_path(path) if is_install else {}), _shim_view)
 
 
@@ -493,7 +493,7 @@ def _on_the_path(path: Path) -> dict[str, Any]:
     ours = os.path.realpath(path.parent)
     earlier = folders[: real.index(ours)] if ours in real else folders
     hidden_by = shutil.which(NAME, path=os.pathsep.join(earlier))
-    return {"on_path": ours in real, "hidden_by": None if hidden_by is None else sayable(hidden_by)}
+    return {"on_path": ours in real, "hidden_by": None if hidden_by is None else printable(hidden_by)}
 
 
 _SHIM_WOULD = {

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from unicodedata import category, east_asian_width
 
 from ..core.presentation import defuse, show_hidden
+from .answer import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,12 +37,12 @@ _MOST = 8  # characters to a column: characters without a width could go on for 
 
 def one_line(text: str) -> str:
     """Return a text on one line, whatever it holds."""
-    return defuse(show_hidden(_whole(text).replace("\t", " ").replace("\n", "\\n")))
+    return defuse(show_hidden(printable(text).replace("\t", " ").replace("\n", "\\n")))
 
 
 def body_lines(text: str) -> list[str]:
     """Return every line of a body, each behind a bar."""
-    return [f"{BAR}{show_hidden(line.expandtabs(4))}" for line in _whole(text).split("\n")]
+    return [f"{BAR}{show_hidden(line.expandtabs(4))}" for line in printable(text).split("\n")]
 
 
 def cell(text: str) -> str:
@@ -145,11 +146,6 @@ def _columns(character: str) -> int:
     if category(character) in _NO_WIDTH:
         return 0
     return 2 if east_asian_width(character) in {"W", "F"} else 1
-
-
-def _whole(text: str) -> str:
-    """Return a text without lone surrogates."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 # -- tables, lists of facts, colours, hints
@@ -355,11 +351,6 @@ def secret(field: str, view: View) -> View:
 
 def _plain(value: Any) -> Any:
     return ", ".join(value) if isinstance(value, list) and all(isinstance(one, str) for one in value) else value
-
-
-def sayable(text: str) -> str:
-    """Return a path as text; bytes in it that are not UTF-8 are written out."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 # -- progress

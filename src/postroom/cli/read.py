@@ -21,9 +21,10 @@ from ..model.message import same_name
 from ..model.search import read_query, words
 from ..store.address import file_of
 from . import views
+from .answer import printable
 from .command import LIMIT, Option, command
 from .errors import NOTHING, CannotCreate, Usage, cannot_write
-from .output import again, ago, hint, painted, sayable, table
+from .output import again, ago, hint, painted, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -61,7 +62,7 @@ def save(context: Context, message: Message, folder: Path) -> list[dict[str, Any
         content = _content(part)
         if content is not None:
             place = _write(folder, _apart(folder, safe_name(part["path"]), room), content)
-            saved.append({"path": part["path"], "file": sayable(str(place)), "bytes": len(content)})
+            saved.append({"path": part["path"], "file": printable(str(place)), "bytes": len(content)})
     return saved
 
 

@@ -22,10 +22,10 @@ from ..room import open as open_room
 from ..store.address import file_of, folder_of, place_of
 from ..store.sqlite.place import belongs_to
 from . import views
-from .answer import Answer
+from .answer import Answer, printable
 from .command import Option, command
 from .errors import CannotCreate, NoInput, Usage, cannot_write, exit_code
-from .output import hint, one_line, sayable, says
+from .output import hint, one_line, says
 from .text import STDIN
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def run_init(context: Context) -> Answer:
     except (OSError, BadStore, StoreFailing) as broken:
         why = broken.strerror if isinstance(broken, OSError) else broken.message
         raise CannotCreate(f"{path} cannot be made: {why}", field="FOLDER") from None
-    return Answer(context.name, {"path": sayable(str(path)), "made": made}, views.made)
+    return Answer(context.name, {"path": printable(str(path)), "made": made}, views.made)
 
 
 @command(
@@ -78,15 +78,15 @@ def run_init(context: Context) -> Answer:
 def run_room(context: Context) -> Answer:
     room = context.room
     known = to_plain(asdict(room.settings)) if context.get("settings") or context.get("json") else {}
-    settings = {name: sayable(value) if isinstance(value, str) else value for name, value in known.items()}
+    settings = {name: printable(value) for name, value in known.items()}
     data = {
-        "store": sayable(room.settings.store),
+        "store": printable(room.settings.store),
         "exists": not context.is_new_room,
         "mailboxes": room.mailboxes(),
         "quarantined": room.quarantined(),
         "cursor": _cursor(context),
         "settings": settings,
-        "passed_by": [{"path": sayable(path), "why": why} for path, why in context.passed_by],
+        "passed_by": [{"path": printable(path), "why": why} for path, why in context.passed_by],
     }
     return Answer(context.name, data, views.room)
 
@@ -268,7 +268,7 @@ def _export_to(context: Context, target: Path) -> Answer:
     finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
-    return Answer(context.name, {"file": sayable(str(target)), "lines": lines, "bytes": size}, views.numbers)
+    return Answer(context.name, {"file": printable(str(target)), "lines": lines, "bytes": size}, views.numbers)
 
 
 def _created(path: Path) -> BinaryIO:
@@ -373,7 +373,7 @@ def run_restore(context: Context) -> Answer:
 
 
 def _plain(report: BackupReport) -> dict[str, Any]:
-    return {name: sayable(value) if isinstance(value, str) else value for name, value in plain(report).items()}
+    return {name: printable(value) for name, value in plain(report).items()}
 
 
 def backed_up(screen: Screen, data: Mapping[str, Any]) -> str:

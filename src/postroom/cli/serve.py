@@ -22,11 +22,11 @@ from ..model.names import check_agent, check_scope
 from ..server.client import SocketClient
 from ..settings import chosen_settings
 from ..store.address import absolute
-from .answer import Answer
+from .answer import Answer, printable
 from .command import LIMIT, Option, command, command_of
 from .context import is_own, note, program, typed_program, whole_address, whole_path
 from .errors import CannotCreate, Usage, cannot_write
-from .output import facts, listing, one_line, record, sayable, says
+from .output import facts, listing, one_line, record, says
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -280,7 +280,7 @@ def run_service_install(context: Context) -> Answer:
     text = unit.text(_words(context))
     before = unit.held()
     served = unit.room_of(before) if before else None
-    data = {"path": sayable(unit.path()), "unit": text, "served": served, "left_out": _left_out()}
+    data = {"path": printable(unit.path()), "unit": text, "served": served, "left_out": _left_out()}
     if "dry_run" in context.values:
         would = "refuse" if before == "" else unit.outcome(before, text)
         return Answer(context.name, {**data, "outcome": "shown", "next": []}, partial(_dry, would=would))
@@ -315,7 +315,7 @@ def run_service_uninstall(context: Context) -> Answer:
     outcome = "missing" if not was_there else "there" if "dry_run" in context.values else "removed"
     before = [unit.BEFORE_UNINSTALL] if outcome == "there" else []
     lines = [*before, *unit.AFTER_UNINSTALL] if was_there else []
-    return Answer(context.name, {"path": sayable(unit.path()), "outcome": outcome, "next": lines}, _uninstalled)
+    return Answer(context.name, {"path": printable(unit.path()), "outcome": outcome, "next": lines}, _uninstalled)
 
 
 def _check_stopped() -> None:
@@ -345,7 +345,7 @@ def run_service_status(context: Context) -> Answer:
     held = unit.held()
     file = "missing" if held is None else "ours" if held else "not ours"
     data = {
-        "path": sayable(unit.path()),
+        "path": printable(unit.path()),
         "file": file,
         "enabled": unit.systemctl_says("is-enabled"),
         "active": unit.systemctl_says("is-active"),
@@ -496,8 +496,8 @@ def _config(context: Context) -> dict[str, Any]:
     args = [*before, "mcp"]
     for option in ("as", "room", "socket", "scope"):
         if values := context.get(option):
-            args += [f"--{option}", sayable(whole[option](values) if option in whole else values)]
-    return {"name": "postroom", "command": sayable(command), "args": args, "env": {}}
+            args += [f"--{option}", printable(whole[option](values) if option in whole else values)]
+    return {"name": "postroom", "command": printable(command), "args": args, "env": {}}
 
 
 def _shown(_screen: Screen, data: Mapping[str, Any]) -> str:
