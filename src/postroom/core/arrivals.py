@@ -53,7 +53,7 @@ from ..model.record import CARD, FORGOTTEN, SPENT, spent_key
 from ..policy import trust
 from ..policy.admission import check_expiry
 from ..policy.trust import speaks_for
-from ..store.protocol import Post, check_space, first_sent, is_known, spelling_of, waiting_letters
+from ..store.protocol import Post, check_space, first_sent, is_known, spelling_of, spelt, waiting_letters
 from . import addressing, agents, outbox, task_index
 from . import compose as core_compose
 from . import peers as core_peers
@@ -366,7 +366,7 @@ def _at_home(core: Core, message: Message) -> tuple[Recipient, ...]:
         is_ours = AT in address and agent_of(address) and core_peers.is_ours(core, system_of(address))
         if is_ours and outbox.may_exist(core, address):
             name = core_compose.check_address(agent_of(address), recipient.kind)
-            address = spelling_of(core.store, name) or name
+            address = spelt(core.store, name)
         ours.setdefault(address, replace(recipient, address=address))
     return tuple(ours.values())
 

@@ -19,7 +19,7 @@ from ..model.message import BOUNCE, FEDERATION_NOTE, Message, Recipient, data, s
 from ..model.names import AT, POSTMASTER, system_of
 from ..model.query import Found
 from ..policy import retry
-from ..store.protocol import Move, Post, first_sent, spelling_of
+from ..store.protocol import Move, Post, first_sent, spelt
 from .compose import LONGEST_SUBJECT
 from .core import commit
 
@@ -143,7 +143,7 @@ def notice(
         trace=(POSTMASTER,),
         **fields,
     )
-    home = spelling_of(core.store, to) or to  # the agent may have been renamed
+    home = spelt(core.store, to)  # the agent may have been renamed
     # No quota: a notice reaches its agent however full the inbox is (G6).
     return Post(message=message, deliveries=(open_delivery(message, home, "to", now),))
 

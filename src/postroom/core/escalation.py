@@ -28,7 +28,7 @@ from ..model.query import LetterQuery, Query
 from ..model.record import CLOSED_ESCALATION, OPEN_ESCALATION
 from ..model.task import ESCALATION, Escalation
 from ..policy.routing import after_climb, rungs_above, time_to_climb, urgency
-from ..store.protocol import Move, Post, first_sent, known_names, spelling_of
+from ..store.protocol import Move, Post, first_sent, known_names, spelt
 from . import addressing, inbox
 from .compose import LetterFields, as_parts
 from .core import change_record, commit, find_record, find_value, put_record, values_of
@@ -174,16 +174,12 @@ def current(core: Core, one: Escalation) -> Escalation:
         return replace(one, status="resolved", closed_at=core.now().wall, closed_by=one.asker)
     asker = names_of(core, one.asker)
     for name in one.reached:
-        query = LetterQuery(replies_in=one.thread, sender=_spelt(core, name), after=first.number)
+        query = LetterQuery(replies_in=one.thread, sender=spelt(core.store, name), after=first.number)
         for letter in core.store.letters(query):
             if any(recipient.address in asker for recipient in letter.message.recipients):
                 at = letter.message.created_at
                 return replace(one, status="answered", closed_at=at, closed_by=name)
     return one
-
-
-def _spelt(core: Core, name: str) -> str:
-    return spelling_of(core.store, name) or name
 
 
 def check_ladder(core: Core, ladder: Any) -> list[str]:
@@ -336,11 +332,12 @@ def _letter(core: Core, one: Escalation, place: int, note: str, now: datetime) -
     first = core.store.get(one.letters[:1])[one.letters[0]].message
     below = [name for name in one.rungs[:place] if accepts(core, one.asker, name)]
     recipients = (Recipient(one.rungs[place]), *(Recipient(name, "cc") for name in below))
-    spelt = {_spelt(core, r.address): r.kind for r in reversed(recipients)}  # each once, the next rung as `to`
+    # each once, the next rung as `to`
+    kinds = {spelt(core.store, r.address): r.kind for r in reversed(recipients)}
     return replace(
         first,
         id=core.new_id(one.asker),
-        recipients=tuple(Recipient(name, kind) for name, kind in reversed(spelt.items())),
+        recipients=tuple(Recipient(name, kind) for name, kind in reversed(kinds.items())),
         created_at=now,
         parts=(text(note), *(_with_rung(part, place) for part in first.parts)),
         priority=after_climb(first.priority),
@@ -391,7 +388,7 @@ def acknowledge_above(core: Core, closed: Escalation) -> list[Write]:
     """
     writes: list[Write] = []
     for name in _above(closed):
-        mailbox = spelling_of(core.store, name) or name
+        mailbox = spelt(core.store, name)
         query = Query(mailbox=mailbox, message_ids=closed.letters, states=(State.UNREAD,), order="age")
         waiting = [found.delivery for found in core.store.find(query)]
         now = core.now().wall
@@ -412,6 +409,6 @@ def _above(closed: Escalation) -> Sequence[str]:
 def _has_the_answer(core: Core, closed: Escalation, mailbox: str) -> bool:
     if closed.status != "answered" or closed.closed_by is None:
         return False
-    sender = spelling_of(core.store, closed.closed_by) or closed.closed_by
+    sender = spelt(core.store, closed.closed_by)
     answers = [x.message for x in core.store.letters(LetterQuery(replies_in=closed.thread, sender=sender))]
     return any(same_name(recipient.address, mailbox) for answer in answers for recipient in answer.recipients)

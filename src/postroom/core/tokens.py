@@ -21,7 +21,7 @@ from ..model.codec import is_same_secret, token_hash
 from ..model.names import POSTMASTER, check_agent, fold, meant
 from ..model.record import CARD, EVERYONE, SEALED, TOKEN
 from ..model.values import check_line
-from ..store.protocol import Introduce, spelling_of
+from ..store.protocol import Introduce, spelt
 from . import names as core_names
 from .authorize import SCOPES, Principal
 from .core import change_record, find_record, find_value, put_record, values_of
@@ -197,7 +197,7 @@ def _is_sealed(core: Core, name: str, sealed_names: set[str]) -> bool:
     # Cards are written by agents, so parents may form a cycle.
     while step is not None and fold(step) not in seen:
         seen.add(fold(step))
-        now = core_names.current_name(core, spelling_of(core.store, step) or step)
+        now = core_names.current_name(core, spelt(core.store, step))
         if fold(now) in sealed_names:
             return True
         card = find_value(core, CARD, now, Card)

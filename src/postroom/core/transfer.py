@@ -43,7 +43,7 @@ from ..model.record import (
 )
 from ..model.report import Progress
 from ..model.task import TaskStatus
-from ..store.protocol import Introduce, Move, Post, Put, Rename, record_keys, spelling_of, vouched
+from ..store.protocol import Introduce, Move, Post, Put, Rename, record_keys, spelling_of, spelt, vouched
 from .authorize import authorize
 from .core import Core
 from .portable import deliveries_of, letters_of, record_kinds, without_old_lease
@@ -224,8 +224,8 @@ class _Run:
         there = {name.mailbox: name for name in self._target.names()}
         new = []
         for name in self._source.names():
-            spelt = spelling_of(self._target, name.mailbox)
-            if spelt is None or (name.known and not there[spelt].known):
+            held = spelling_of(self._target, name.mailbox)
+            if held is None or (name.known and not there[held].known):
                 new.append(Introduce(name.mailbox, name.known))
         try:
             self._target.commit(new)
@@ -279,7 +279,7 @@ class _Run:
         writes: list[Write] = []
         for delivery in ours:
             at = moved_key(delivery.message_id, delivery.mailbox)
-            before = by_name.get(spelling_of(self._target, delivery.mailbox) or delivery.mailbox)
+            before = by_name.get(spelt(self._target, delivery.mailbox))
             if before is None or at in self._came:
                 continue
             if at in self._stayed and before.state is State.DONE:  # it came here from there: it is not done
@@ -307,8 +307,8 @@ class _Run:
     def _alias(self) -> None:
         """Make former names of renamed agents aliases in the target, before mail comes under the new names."""
         for record in self._source.records(GUARD):
-            new, spelt = guard_from(record.value).moved_to, spelling_of(self._target, record.key)
-            if new is None or spelt == new or (spelt != record.key and fold(spelt or "") == fold(new)):
+            new, held = guard_from(record.value).moved_to, spelling_of(self._target, record.key)
+            if new is None or held == new or (held != record.key and fold(held or "") == fold(new)):
                 continue
             cards = self._target.records(CARD, record.key)
             members = [MEMBER + scope for card in cards for scope in card.value.get("scopes", ())]

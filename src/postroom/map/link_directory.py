@@ -33,7 +33,7 @@ from ..model.codec import convert
 from ..model.names import POSTMASTER, fold
 from ..model.record import BEAT, CARD
 from ..policy.routing import is_routable
-from .routing import spelt
+from ..store.protocol import spelt
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -260,7 +260,7 @@ def register_here(core: Core, remote: Mapping[str, RemoteAgent], every: float) -
     `every`: seconds between two calls.
     """
     held = {record.key: convert(record.value, Card) for record in core.store.records(CARD)}
-    named = {spelt(core, mailbox): one for mailbox, one in remote.items() if one.is_here}
+    named = {spelt(core.store, mailbox): one for mailbox, one in remote.items() if one.is_here}
     shown = {
         mailbox: one for mailbox, one in named.items() if _register_agent(core, mailbox, one, held.get(mailbox))
     }
@@ -294,7 +294,7 @@ def _register_agent(core: Core, mailbox: str, one: RemoteAgent, held: Card | Non
 
 def sender_of(core: Core, name: str) -> str:
     """Return the name under which a remote agent writes here: never one of ours."""
-    name = spelt(core, name)
+    name = spelt(core.store, name)
     card = agents.card_of(core, name)
     return f"{name}{NOT_OURS}" if card is not None and card.principal != LINK.name else name
 

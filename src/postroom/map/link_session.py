@@ -35,6 +35,7 @@ from ..formats.map import (
     encode_send,
 )
 from ..model.names import check_agent, check_scope
+from ..store.protocol import spelt
 from . import link_directory, link_messages
 from .link_directory import (
     ALL,
@@ -47,7 +48,6 @@ from .link_directory import (
     remote_agents,
 )
 from .link_messages import UndeliveredMessages
-from .routing import spelt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -447,7 +447,7 @@ class LinkSession:
         to = link_messages.recipients(
             self._core, message, self._exposed.names, self._exposed.members, self._link_name
         )
-        to = [spelt(self._core, name) for name in to]
+        to = [spelt(self._core.store, name) for name in to]
         sender = link_directory.sender_of(self._core, sender)
         word = correlation_of(message.meta)
         if word is not None and message.meta.get("isResult") is True and "inReplyTo" not in message.meta:

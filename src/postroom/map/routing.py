@@ -42,7 +42,7 @@ from ..model.names import BROADCAST, check_agent, check_scope, format_address, p
 from ..model.record import MAP_LINK, MEMBER
 from ..server.events import LoadedChanges, check_filter, events, wanted
 from ..server.requests import ForeignVerb, Milliseconds, time_of
-from ..store.protocol import first_sent, known_names, record_keys, spelling_of
+from ..store.protocol import first_sent, known_names, record_keys, spelt
 from .methods import FILTER, LIMIT, JsonObject, map_method
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _far(core: Core, own: str, one: Remote) -> str:
 
 def _there(core: Core, system: str, name: str) -> str:
     """Return the mailbox of a MAP server's agent, also of one that is not listed yet; never one of ours."""
-    mailbox = spelt(core, check_agent(f"{system}/{name}", "to"))
+    mailbox = spelt(core.store, check_agent(f"{system}/{name}", "to"))
     card = core_agents.card_of(core, mailbox)
     if card is not None and card.principal != LINK_NAME:
         hint = f"{mailbox!r} is an agent of this room"
@@ -137,17 +137,12 @@ def _there(core: Core, system: str, name: str) -> str:
 
 def _here_or_there(core: Core, system: str, name: str) -> str:
     """Return an agent of ours, else of the MAP server: both systems have the same name."""
-    if spelt(core, name) in known_names(core.store):
+    if spelt(core.store, name) in known_names(core.store):
         return name
     mailbox = _there(core, system, name)
     if core_agents.card_of(core, mailbox) is None:
         raise UnknownAgent(f"nobody is called {name!r}, here or at the MAP server", field="to")
     return mailbox
-
-
-def spelt(core: Core, name: str) -> str:
-    """Return a name as it is spelt here, whatever its case."""
-    return spelling_of(core.store, name) or name
 
 
 def _has_others(core: Core, scope: str, sender: str) -> bool:

@@ -343,6 +343,11 @@ def spelling_of(store: Store, name: str) -> str | None:
     return found[0].mailbox if found else None
 
 
+def spelt(store: Store, name: str) -> str:
+    """Return a name as it is spelt here; unchanged if there is no such agent."""
+    return spelling_of(store, name) or name
+
+
 def is_known(store: Store, name: str) -> bool:
     """Return whether the agent with this name or former name registered, wrote, or read or claimed mail."""
     return any(found.known for found in store.names(name))
