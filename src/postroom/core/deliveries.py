@@ -17,7 +17,7 @@ from ..model.codec import blake2b
 from ..model.delivery import Delivery, open_delivery
 from ..model.message import BOUNCE, FEDERATION_NOTE, Message, Recipient, data, same_name, text
 from ..model.names import AT, POSTMASTER, system_of
-from ..model.query import Found
+from ..model.query import Found, Query
 from ..policy import retry
 from ..store.protocol import Move, Post, first_sent, spelt
 from .compose import LONGEST_SUBJECT
@@ -27,14 +27,22 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from ..model.query import Moment, Query
-    from ..store.protocol import Write
+    from ..model.query import Moment
+    from ..store.protocol import Store, Write
     from .core import Core
 
 
 Step = Callable[[Delivery], Delivery]
 SLICE = 200  # deliveries that are moved in one commit at most
 _PROCESS_SUFFIX = r"\(process (\d+)\)$"  # how a mailbox names the holder of its claims
+
+
+def deliveries_of(store: Store, ids: Sequence[str]) -> dict[str, list[Delivery]]:
+    """Return the deliveries of these letters by the letter's id, the oldest first."""
+    held: dict[str, list[Delivery]] = {id: [] for id in ids}
+    for found in store.find(Query(message_ids=tuple(ids), order="age")) if ids else ():
+        held[found.message.id].append(found.delivery)
+    return held
 
 
 def move_found(core: Core, query: Query, action: str, step: Step) -> list[Found]:

@@ -28,7 +28,7 @@ from ..model.codec import convert
 from ..model.delivery import Delivery, State
 from ..model.message import Message, Template
 from ..model.names import ONE_MAILBOX, check_id, check_party, check_scope, fold
-from ..model.query import LetterQuery, Name, Query
+from ..model.query import LetterQuery, Name
 from ..model.record import (
     ACTIVE_TASKS,
     BEAT,
@@ -57,13 +57,12 @@ from ..store.protocol import Introduce, Post, Put, Rename, RenewEpoch, all_names
 from .agents import CARD_FIELDS, check_card
 from .compose import LONGEST_SUBJECT, compose, draft_of, encode_within_limit
 from .core import Core
+from .deliveries import deliveries_of
 from .templates import check_template
 from .validation import check_count, check_progress, quoted
 from .verb import LOCAL, Verb, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ..store.protocol import Store, Write
     from .authorize import Principal
 
@@ -138,14 +137,6 @@ def letters_of(store: Store, size: int) -> Iterator[list[tuple[Message, list[Del
         # Without deliveries it was deleted meanwhile. The other room numbers what it gets.
         yield [(message, [replace(one, number=0, arrived=0) for one in own]) for message, own in found if own]
         after = letters[-1].number
-
-
-def deliveries_of(store: Store, ids: Sequence[str]) -> dict[str, list[Delivery]]:
-    """Return the deliveries of these letters, by letter."""
-    held: dict[str, list[Delivery]] = {id: [] for id in ids}
-    for found in store.find(Query(message_ids=tuple(ids), order="age")):
-        held[found.message.id].append(found.delivery)
-    return held
 
 
 @verb("import", Imported, action="import", slow=True, local=True)

@@ -46,7 +46,8 @@ from ..model.task import TaskStatus
 from ..store.protocol import Introduce, Move, Post, Put, Rename, record_keys, spelling_of, spelt, vouched
 from .authorize import authorize
 from .core import Core
-from .portable import deliveries_of, letters_of, record_kinds, without_old_lease
+from .deliveries import deliveries_of
+from .portable import letters_of, record_kinds, without_old_lease
 from .validation import check_progress
 from .verb import LOCAL, Verb, verb
 

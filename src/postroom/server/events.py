@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from ..core import conversations, tokens
 from ..core.core import find_record
+from ..core.deliveries import deliveries_of
 from ..core.names import current_name, is_sent_by, seen_by
 from ..core.validation import as_list
 from ..core.verb import perform, snake
@@ -31,7 +32,6 @@ from ..formats.map import role_of
 from ..model.agent import Card
 from ..model.codec import convert
 from ..model.names import ONE_MAILBOX, check_agent
-from ..model.query import Query
 from ..model.record import CARD, CONVERSATION, HAPPENED
 from ..model.thread import ConversationRecord
 
@@ -67,8 +67,7 @@ class LoadedChanges:
         for start in range(0, len(ids), _SLICE):
             some = tuple(ids[start : start + _SLICE])
             self._messages |= {id: letter.message for id, letter in store.get(some).items()}
-            for found in store.find(Query(message_ids=some, order="age")):
-                self._deliveries.setdefault(found.delivery.message_id, []).append(found.delivery)
+            self._deliveries |= deliveries_of(store, some)
         notices = [words for words in map(_notice, changes) if words is not None]
         self._has_notices = bool(notices)
         self._is_long = any(conversations.is_long(core, id) for id in {id for id, *_ in notices})

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec import UNSET
 
 from ..core import agents, inbox, messages, threads
+from ..core.deliveries import deliveries_of
 from ..core.peers import system_id
 from ..core.verb import checked_mailbox, given, perform, verb
 from ..errors import Invalid, PostroomError, UnknownAgent
 from ..formats.inbox import FIELD_IN_ERRORS, agent_record, far_agent_record, message_record, read_send
 from ..model.names import check_agent, is_scope_only
-from ..model.query import Query
 from .requests import ForeignVerb, Milliseconds, time_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ..core.core import Core
     from ..core.verb import Verb
     from ..formats.inbox import MessageRecord
-    from ..model.delivery import Delivery
     from ..model.query import Found
 
 
@@ -136,10 +135,8 @@ class CheckInbox(ForeignVerb, kw_only=True):
 
 def _records(core: Core, principal: Principal, found: Sequence[Found], reader: str) -> list[MessageRecord]:
     """Return each letter with all its recipients. Other deliveries are loaded only where there are any."""
-    others: dict[str, list[Delivery]] = {}
-    if principal.operator and (several := [f.message.id for f in found if _has_other_recipients(f)]):
-        for one in core.store.find(Query(message_ids=tuple(several))):
-            others.setdefault(one.message.id, []).append(one.delivery)
+    several = [f.message.id for f in found if _has_other_recipients(f)] if principal.operator else []
+    others = deliveries_of(core.store, several)
     return [message_record(f.message, others.get(f.message.id) or [f.delivery], reader) for f in found]
 
 
@@ -173,12 +170,11 @@ class ReadThread(ForeignVerb, kw_only=True):
         if me is None and self.agent_id is not None:
             me = checked_mailbox(core, self.agent_id)
         letters = perform(core, principal, threads.GetTagged(agent_id=me or "", tag=tag, scope=scope)).letters
-        ids = tuple(letter.id for letter in letters)
-        deliveries: dict[str, list[Delivery]] = {}
-        for one in core.store.find(Query(message_ids=ids)) if ids else ():
-            if me is None or one.delivery.mailbox == me:
-                deliveries.setdefault(one.message.id, []).append(one.delivery)
-        records = [message_record(letter, deliveries.get(letter.id, ()), me) for letter in letters]
+        records = []
+        deliveries = deliveries_of(core.store, [letter.id for letter in letters])
+        for letter in letters:
+            shown = [one for one in deliveries[letter.id] if me is None or one.mailbox == me]
+            records.append(message_record(letter, shown, me))
         return {"threadTag": tag, "count": len(records), "messages": records}
 
 
