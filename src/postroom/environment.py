@@ -44,6 +44,10 @@ def first_variable(*names: str) -> str:
     return next((value for name in names if (value := os.environ.get(name, ""))), "")
 
 
+def whole_path(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))
+
+
 def config_path(environment: dict[str, str]) -> str:
     return os.path.join(_xdg(environment, "XDG_CONFIG_HOME", ".config"), "postroom", "config.toml")
 

@@ -96,10 +96,6 @@ def whole_address(store: str) -> str:
     return path if ":" not in path or file_of(store) is None else absolute(store)
 
 
-def whole_path(path: str) -> str:
-    return os.path.abspath(os.path.expanduser(path))
-
-
 def is_own(store: str) -> bool:
     """Return whether this is the user's own room, which is opened where no other is named or found."""
     path = file_of(store)

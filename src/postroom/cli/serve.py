@@ -13,7 +13,7 @@ from .. import __version__
 from ..app import app, unit
 from ..app.app import has_mcp, run, serve
 from ..app.options import FLAGS, OFF, inbox_store, options
-from ..environment import AUTH_TOKEN, environment, first_variable, how_to_install, variable
+from ..environment import AUTH_TOKEN, environment, first_variable, how_to_install, variable, whole_path
 from ..errors import NameTaken, Refused
 from ..formats.plain import plain
 from ..hosts.sessions import session_around_us
@@ -24,7 +24,7 @@ from ..settings import chosen_settings
 from ..store.address import absolute
 from .answer import Answer, printable
 from .command import LIMIT, Option, command, command_of
-from .context import is_own, note, program, typed_program, whole_address, whole_path
+from .context import is_own, note, program, typed_program, whole_address
 from .errors import CannotCreate, Usage, cannot_write
 from .output import facts, listing, one_line, record, says
 

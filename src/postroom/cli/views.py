@@ -357,10 +357,6 @@ def numbers(_screen: Screen, data: Data) -> str:
     return f"{', '.join(parts) or 'Nothing to do'}.\n".capitalize()
 
 
-def plain(_screen: Screen, data: Data) -> str:
-    return str(data["text"])
-
-
 def made(screen: Screen, data: Data) -> str:
     what = "Made" if data["made"] else "There already is"
     return f"{what} {one_line(data['path'])}\n" + hint(screen, "send NAME --as ME --body TEXT")

@@ -329,7 +329,7 @@ def _read_letter(message: dict[str, Any], source: str, here: str, now: datetime)
 
 def _expiry(letter: Message, message: dict[str, Any], now: datetime) -> datetime | None:
     """Return the expiry of a letter; if the other system's clock is far from ours, by the time it has left."""
-    ttl = _dict(message.get("meta")).get("ttlMs")
+    ttl = dict_or_empty(message.get("meta")).get("ttlMs")
     if (
         letter.expires_at is None
         or isinstance(ttl, bool)
@@ -356,8 +356,8 @@ def _map_fields(message: dict[str, Any], now: datetime) -> dict[str, Any]:
 
     A value that is invalid here is only carried along in the metadata.
     """
-    meta = _dict(message.get("meta"))
-    params = {"to": {"agent": "x"}, "payload": "", "meta": {**_dict(meta.get("_meta")), **meta}}
+    meta = dict_or_empty(message.get("meta"))
+    params = {"to": {"agent": "x"}, "payload": "", "meta": {**dict_or_empty(meta.get("_meta")), **meta}}
     try:
         found = letter_fields(params)
     except Invalid:
@@ -390,7 +390,7 @@ def _local_name(name: str, here: str) -> str:
 
 
 def _postroom_part(message: dict[str, Any]) -> dict[str, Any]:
-    return _dict(_dict(_dict(message.get("meta")).get("_meta")).get(POSTROOM))
+    return dict_or_empty(dict_or_empty(dict_or_empty(message.get("meta")).get("_meta")).get(POSTROOM))
 
 
 def _time(value: Any, default: datetime) -> datetime:
@@ -412,7 +412,7 @@ def _object(value: Any, field: str) -> dict[str, Any]:
     return value
 
 
-def _dict(value: Any) -> dict[str, Any]:
+def dict_or_empty(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
@@ -587,7 +587,7 @@ def each_of(result: dict[str, Any], many: int) -> list[dict[str, Any]]:
     """Return the result for each of `many` letters; empty for a letter without one."""
     rows = result.get("letters")
     found = rows if isinstance(rows, list) else []
-    return [_dict(row) for row in found[:many]] + [{}] * (many - len(found))
+    return [dict_or_empty(row) for row in found[:many]] + [{}] * (many - len(found))
 
 
 def _rows(refused: Iterable[tuple[str, PostroomError]]) -> Iterable[dict[str, Any]]:
@@ -609,9 +609,9 @@ def refusals(result: dict[str, Any]) -> dict[str, Refusal]:
 
 def read_refusal(value: Any) -> Refusal:
     """Return the refusal in an error object, or in a row of `refused`."""
-    row = _dict(value)
-    data = _dict(row.get("data"))
+    row = dict_or_empty(value)
+    data = dict_or_empty(row.get("data"))
     is_temporary = row.get("temporary") is True or data.get("retryable") is True
-    is_behind = AFTER in (row.get("field"), _dict(data.get("details")).get("field"))
+    is_behind = AFTER in (row.get("field"), dict_or_empty(data.get("details")).get("field"))
     code = row.get("code")
     return Refusal(code if isinstance(code, int) else None, str(row.get("message"))[:300], is_temporary, is_behind)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..clock import SystemClock
-from ..environment import sessions_folder, variable
+from ..environment import sessions_folder, variable, whole_path
 from ..errors import Busy, Invalid, Missing, StoreFailing
 from ..model.names import HUMAN, check_agent, fold
 from . import sessions
@@ -65,10 +65,6 @@ class HookCall(NamedTuple):
 def is_discarded() -> bool:
     """Return whether standard output is the null device, as it is after the host closed it."""
     return os.fstat(1).st_rdev == os.stat(os.devnull).st_rdev
-
-
-def whole_path(path: str) -> str:
-    return os.path.abspath(os.path.expanduser(path))
 
 
 # -- the hooks that speak as agent-inbox does

@@ -22,6 +22,7 @@ from ..core import peers
 from ..errors import Invalid, PostroomError
 from ..federation.connection import ConnectionLost, MapRefusal, is_near
 from ..formats.events import event_params
+from ..formats.federation import dict_or_empty
 from ..formats.map import (
     CONNECT,
     DENIED,
@@ -140,7 +141,7 @@ async def handshake(rpc: RpcConnection, options: LinkOptions, name: str, resume:
         text = f"it takes the connection, and did not answer {CONNECT} in {FIRST_ANSWER:g} s (is it a MAP server?)"
         raise ConnectionLost(text) from None
     if _is_refused(result):
-        methods = _object(result["authRequired"]).get("methods")
+        methods = dict_or_empty(result["authRequired"]).get("methods")
         if not options.token:
             raise MapRefusal({"code": 1000, "message": f"it wants one of {methods}; set POSTROOM_MAP_TOKEN"})
         other = next((word for word in METHODS if isinstance(methods, list) and word in methods), method)
@@ -150,7 +151,8 @@ async def handshake(rpc: RpcConnection, options: LinkOptions, name: str, resume:
         if _is_refused(result):
             text = f"the token is not taken; {methods} is"
             raise MapRefusal(result.get("error") or {"code": 1006, "message": text})
-    info, token, session = _object(result.get("systemInfo")), result.get("resumeToken"), result.get("sessionId")
+    info = dict_or_empty(result.get("systemInfo"))
+    token, session = result.get("resumeToken"), result.get("sessionId")
     system = info.get("name")
     return ServerInfo(
         name=system if isinstance(system, str) else "",
@@ -160,7 +162,7 @@ async def handshake(rpc: RpcConnection, options: LinkOptions, name: str, resume:
         back=tuple(one.id for one in read_agents(result.get("reclaimedAgents"))),
         method=method,
         keeps_meta=result.get("protocolVersion") == VERSION,
-        takes_acks=_object(_object(result.get("capabilities")).get("delivery")).get("acks") is True,
+        takes_acks=dict_or_empty(dict_or_empty(result.get("capabilities")).get("delivery")).get("acks") is True,
     )
 
 
@@ -170,10 +172,6 @@ def credentials(options: LinkOptions, method: str) -> dict[str, str]:
 
 def _is_refused(result: dict[str, Any]) -> bool:
     return "authRequired" in result and not result.get("sessionId")
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 # -- the session

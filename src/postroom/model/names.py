@@ -32,12 +32,12 @@ ANY = "any:"  # followed by capabilities, with commas: some agent that has all o
 fold = str.lower  # the form in which two spellings of a name are equal
 
 # Patterns are texts, which `re` compiles at their first use and keeps: most commands need one of them.
-_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
-_AGENT = rf"{_NAME}(?:/{_NAME})?"
+NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+_AGENT = rf"{NAME_PATTERN}(?:/{NAME_PATTERN})?"
 # At most 32 parts, so that the id of a scope's catch-all conversation stays an id (model/thread.py). No part is
 # `..` or empty: a scope may name a folder.
 _SCOPE = r"(?!.{129})[A-Za-z0-9][A-Za-z0-9._-]*(?:[:/][A-Za-z0-9][A-Za-z0-9._-]*){0,31}"
-_PARTY = rf"(?:{_AGENT})?@(?:\*|{_NAME})(?:/{_SCOPE})?"
+_PARTY = rf"(?:{_AGENT})?@(?:\*|{NAME_PATTERN})(?:/{_SCOPE})?"
 _ID = r"[A-Za-z0-9._:-]{1,200}"
 _KIND = r"[A-Za-z][A-Za-z0-9._:-]{0,63}"
 
@@ -103,7 +103,7 @@ def is_scope_only(value: str) -> bool:
 
 def check_name(value: Any, field: str) -> str:
     """Return a single name, such as a system's or a template's: like an agent's, without the slash."""
-    return _check(value, field, _NAME, NAME_RULE)
+    return _check(value, field, NAME_PATTERN, NAME_RULE)
 
 
 def check_kind(value: Any, field: str) -> str:
@@ -132,7 +132,7 @@ def _complaint(value: str) -> str:
 # Addresses
 
 ANYWHERE = "*"  # the system of an agent that has to be looked up
-_SYSTEM = rf"\*|{_NAME}"
+_SYSTEM = rf"\*|{NAME_PATTERN}"
 _FIELDS = ("agent", "system", "scope")
 
 

@@ -6,6 +6,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
+from ..model.names import NAME_PATTERN
+
 HOUR = 3600.0
 DAY = 24 * HOUR
 LEAST_MEMORY = 30 * DAY  # an idempotency key is remembered at least this long after its letter settled
@@ -19,8 +21,7 @@ LONGEST_LEASE = 7 * DAY
 LeaseTime: TypeAlias = Annotated[float, Meta(gt=0, le=LONGEST_LEASE)]
 Names: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._/-]+( *, *[A-Za-z0-9._/-]+)*$")]
 NamesOrNone: TypeAlias = Annotated[str, Meta(pattern=r"^([A-Za-z0-9._-]+( *, *[A-Za-z0-9._-]+)*)?$")]
-_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
-Name: TypeAlias = Annotated[str, Meta(pattern=rf"^{_NAME}(/{_NAME})?$")]
+Name: TypeAlias = Annotated[str, Meta(pattern=rf"^{NAME_PATTERN}(/{NAME_PATTERN})?$")]
 Memory: TypeAlias = Annotated[float, Meta(ge=LEAST_MEMORY, le=1e9)]
 
 

@@ -205,7 +205,6 @@ def _list(title: str, items: list[str]) -> list[str]:
 # Letters of a room as Messages
 
 HUMAN = "human"  # the person's mailbox in the room
-USER = "user"  # its name in the design
 
 
 def message_of(found: Found) -> Message:
