@@ -316,7 +316,7 @@ def parameters(cls: type[Verb]) -> dict[str, Parameter]:
     return found
 
 
-def given_names(cls: type[Verb], params: Mapping[str, Any]) -> Iterator[str]:
+def set_names(cls: type[Verb], params: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of the parameters that a call gives."""
     known, old = parameters(cls), cls.declaration().old_names
     for written, value in params.items():
@@ -368,7 +368,7 @@ def parse_time(text: str, field: str) -> datetime:
 V_ = TypeVar("V_", bound=Verb)
 
 
-def given(request: Verb) -> dict[str, Any]:
+def set_parameters(request: Verb) -> dict[str, Any]:
     """Return the parameters of a request that are not as their defaults, by name."""
     values = ((one, getattr(request, one.field)) for one in parameters(type(request)).values())
     return {one.name: value for one, value in values if one.required or value != one.default}

@@ -20,7 +20,7 @@ from .. import __version__
 from ..core import arrivals as core_arrivals
 from ..core import deliveries, peers
 from ..core.arrivals import TargetOutcome
-from ..core.verb import from_params, given
+from ..core.verb import from_params, set_parameters
 from ..errors import Busy, Invalid, NotAllowed, PostroomError
 from ..formats.federation import NOT_TRUSTED, federation_error, read_route, routed
 from ..formats.map import ANNOUNCE, CONNECT, FIND, GATEWAY, MEET, PART, ROUTE, SOFTWARE, VERSION
@@ -116,7 +116,7 @@ class PeerHandler:
         """Carry out a call and return a `result` or an `error`, as RpcConnection wants it."""
         try:
             cls = for_peer(method)
-            return {"result": await self.call(cls.declaration().name, given(from_params(cls, params)))}
+            return {"result": await self.call(cls.declaration().name, set_parameters(from_params(cls, params)))}
         except PostroomError as refused:
             return {"error": federation_error(refused)}
 
@@ -126,7 +126,7 @@ class PeerHandler:
             cls = for_peer(method)
             name = cls.declaration().name
             if name == ANNOUNCE:
-                self._announced = given(from_params(cls, params))
+                self._announced = set_parameters(from_params(cls, params))
                 if self._noting is None or self._noting.done():
                     self._noting = asyncio.ensure_future(self._note_announcements())
             elif name == PART:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ..core.verb import given, verb
+from ..core.verb import set_parameters, verb
 from ..errors import NotAllowed
 from ..formats.map import ANNOUNCE, FIND, MEET, PART, ROUTE, spellings
 from ..server.requests import ForeignVerb, SessionVerb
@@ -57,7 +57,7 @@ class Meet(SessionVerb, kw_only=True):
     ] = None
 
     def serve(self, session: Any) -> Any:
-        return session.peer.connect(given(self))
+        return session.peer.connect(set_parameters(self))
 
 
 @_federation(

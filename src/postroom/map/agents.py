@@ -13,7 +13,7 @@ from ..core import agents as core_agents
 from ..core.agents import agent_of, register_again, registered_agent, registered_agents
 from ..core.core import find_record
 from ..core.validation import as_list, check_count
-from ..core.verb import given, perform, snake
+from ..core.verb import perform, set_parameters, snake
 from ..errors import IllegalMove, Invalid, NameTaken, NotAllowed, UnknownAgent
 from ..formats.inbox import present
 from ..formats.map import (
@@ -75,7 +75,7 @@ class DescribedVerb(AgentVerb, kw_only=True):
 
     def kept(self) -> dict[str, Any]:
         """Return the fields that are stored as they were given."""
-        values = given(self)
+        values = set_parameters(self)
         return {word: values[word] for word in KEPT if word in values}
 
 

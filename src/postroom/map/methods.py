@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ..core.validation import check_count
-from ..core.verb import given, verb
+from ..core.verb import set_parameters, verb
 from ..errors import IllegalMove, Invalid, NotAllowed
 from ..formats.inbox import milliseconds
 from ..formats.map import (
@@ -159,7 +159,7 @@ class Authenticate(CredentialVerb, kw_only=True):
             hint = "map/auth/refresh"  # once it is admitted, its principal stays
             raise IllegalMove("this connection is authenticated already", field="session", hint=hint)
         try:
-            principal = conn.prove(given(self))
+            principal = conn.prove(set_parameters(self))
         except NotAllowed as refused:
             return {"success": False, "error": _auth_error(refused)}
         conn.admit(None)
@@ -177,7 +177,7 @@ class Refresh(CredentialVerb, kw_only=True):
 
     def serve(self, conn: MapConnection) -> dict[str, Any]:
         try:
-            principal = conn.same_principal(given(self))
+            principal = conn.same_principal(set_parameters(self))
         except NotAllowed as refused:
             return {"success": False, "error": _auth_error(refused)}
         conn.become(principal)

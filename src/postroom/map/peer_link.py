@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core import peers as core_peers
-from ..core.verb import given
+from ..core.verb import set_parameters
 from ..errors import NotAllowed, PostroomError
 from ..federation.connection import ConnectionLost, RpcConnection
 from ..federation.dialler import AgentInboxConnection
@@ -239,12 +239,12 @@ class PeerLink:
                 hint = "map/federation/connect comes first, as a gateway"
                 raise NotAllowed("only a system that is a peer may say this", field="auth", hint=hint)
             if step.name == SEND:
-                result = await self._accept_message(handler, given(step.request))
+                result = await self._accept_message(handler, set_parameters(step.request))
             elif step.name == UNREGISTER:
                 self.close()
                 result = {"success": True, "agent": _agent_record(handler.peer)}
             else:
-                result = await handler.call(step.name, given(step.request))
+                result = await handler.call(step.name, set_parameters(step.request))
             return step.answer(result) or None
         except PostroomError as refused:
             return step.refuse(refused) or None

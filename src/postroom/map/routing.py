@@ -20,7 +20,7 @@ from ..core import messages, outbox
 from ..core.messages import Receipt
 from ..core.peers import all_peers, system_id
 from ..core.validation import check_count
-from ..core.verb import given, perform
+from ..core.verb import perform, set_parameters
 from ..errors import IdTaken, Invalid, Missing, Resync, UnknownAgent, UnknownMessage
 from ..formats.events import map_event, number_of
 from ..formats.map import (
@@ -229,7 +229,7 @@ class Send(ForeignVerb, kw_only=True, rename={"from_": "from"}):
     from_: Annotated[str | None, "the agent of this connection that sends it, where it has several"] = None
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
-        sender, params = self.actor(core, principal), given(self)
+        sender, params = self.actor(core, principal), set_parameters(self)
         to = None if self.to is None else recipients(core, sender, read_address(self.to))
         fields, answers, own_id = letter_fields(params), answered(params), (self.meta or {}).get("messageId")
         if isinstance(own_id, str) and own_id:  # what a sender with ids of its own sends again is one letter

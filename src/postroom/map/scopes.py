@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from ..core import agents as core_agents
 from ..core.agents import find_scope, registered_agent
-from ..core.verb import given, perform
+from ..core.verb import perform, set_parameters
 from ..errors import Invalid
 from ..formats.map import agent_record, cleaned, scope_record
 from ..model.names import check_scope
@@ -53,7 +53,11 @@ class CreateScope(AgentVerb, kw_only=True):
     metadata: Annotated[JsonObject | None, METADATA] = None
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
-        says = {_camel(name): value for name, value in given(self).items() if name not in {"agent_id", "scope_id"}}
+        says = {
+            _camel(name): value
+            for name, value in set_parameters(self).items()
+            if name not in {"agent_id", "scope_id"}
+        }
         id = self.scope_id or _id_of(self.name or "") or f"scope-{core.ids.token()[:12]}"
         whose = self.agent_id or principal.agent or ""
         made = core_agents.CreateScope(agent_id=whose, scope_id=id, says=says)

@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 
 from ..core import agents, inbox, messages, search, tasks, threads, work
 from ..core.asking import Ask
-from ..core.verb import LOCAL, authorised, checked_mailbox, given, parameters, perform, snake, verb
+from ..core.verb import LOCAL, authorised, checked_mailbox, parameters, perform, set_parameters, snake, verb
 from ..errors import Invalid, NotAllowed, UnknownAgent
 from ..formats.inbox import agent_record, far_agent_record, present, stamp
 from ..model.codec import to_plain
@@ -170,7 +170,7 @@ class HostVerb(ForeignVerb, kw_only=True):
 
     def some(self, *names: str, **renamed: str) -> dict[str, Any]:
         """Return those of the named arguments that were given, under the verb's names."""
-        values, wanted = given(self), {name: name for name in names} | renamed
+        values, wanted = set_parameters(self), {name: name for name in names} | renamed
         return {theirs: values[ours] for ours, theirs in wanted.items() if ours in values}
 
 

@@ -18,7 +18,7 @@ from msgspec import Raw
 
 from ..core import tokens
 from ..core.authorize import SOCKET, authorize
-from ..core.verb import authorised, from_params, given
+from ..core.verb import authorised, from_params, set_parameters
 from ..environment import how_to_install
 from ..errors import Invalid, NotAllowed, PostroomError, StoreFailing, TooLarge
 from ..model.codec import encode
@@ -139,7 +139,7 @@ class Caller:
             self._executor.note_activity(self.principal.agent or request.acting())
         if declaration.name == "emit":  # only now: a job may run twice, or fail
             agent = self.principal.agent or request.acting()
-            event = {"scope": self._executor.core.default_scope} | given(request)
+            event = {"scope": self._executor.core.default_scope} | set_parameters(request)
             self._broker.publish(event, agent or tokens.OPERATOR)
 
     def _principal_of(self, request: Verb) -> Principal:

@@ -16,7 +16,7 @@ from msgspec import UNSET
 from ..core import agents, inbox, messages, threads
 from ..core.deliveries import deliveries_of
 from ..core.peers import system_id
-from ..core.verb import checked_mailbox, given, perform, verb
+from ..core.verb import checked_mailbox, perform, set_parameters, verb
 from ..errors import Invalid, PostroomError, UnknownAgent
 from ..formats.inbox import FIELD_IN_ERRORS, agent_record, far_agent_record, message_record, read_send
 from ..model.names import check_agent, is_scope_only
@@ -90,7 +90,7 @@ class Send(ForeignVerb, kw_only=True, rename={"from_": "from"}):
 
     def run(self, core: Core, principal: Principal) -> Any:
         """Send the letter. The parameters of our own `send` are accepted, too."""
-        fields = read_send(given(self))
+        fields = read_send(set_parameters(self))
         if self.in_reply_to is None:
             fields.setdefault("scope", core.default_scope)
         # Without a name it is the server itself, by the name of its system.

@@ -18,7 +18,7 @@ from ..core import threads as core_threads
 from ..core.conversations import Guest, TakeTurn, turn_in
 from ..core.threads import TurnFilter
 from ..core.validation import as_list, check_count
-from ..core.verb import given, perform, snake, verb
+from ..core.verb import perform, set_parameters, snake, verb
 from ..errors import Invalid, Missing
 from ..formats.inbox import milliseconds, present
 from ..formats.mail import (
@@ -391,7 +391,7 @@ class Turn(ParticipantVerb, kw_only=True):
     key: Annotated[str | None, "with it, to say it again is safe: it is one turn"] = None
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
-        turn = _turn(given(self))
+        turn = _turn(set_parameters(self))
         turn.conversation, turn.agent_id = self.conversation, self.agent(principal)
         record = turn_record(perform(core, principal, turn))
         return record | {"turn": record}
@@ -504,7 +504,7 @@ class Replay(ConversationVerb, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
         view = self.view(core, principal)
-        found = core_threads.filter_turns(core, view, turns_wanted(given(self)))
+        found = core_threads.filter_turns(core, view, turns_wanted(set_parameters(self)))
         found = found if self.count is None else found[-limit_of(self.count) :]
         limit = None if self.limit is None else limit_of(self.limit)
         rows = _turn_rows(found, limit)

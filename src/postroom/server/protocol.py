@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec import Struct
 
-from ..core.verb import VERBS, Verb, from_params, given_names, load_verbs, parameters
+from ..core.verb import VERBS, Verb, from_params, load_verbs, parameters, set_names
 from ..errors import PostroomError, TooLarge
 from ..formats.errors import (
     INVALID_PARAMS,
@@ -269,7 +269,7 @@ def _checked(call: Call | dict[str, Any]) -> Call | dict[str, Any]:
         if isinstance(call, Action):
             cls, params = find_action(call.method), call.params
             # The `id` of a line names the line, and the letter if nothing else does.
-            if call.id is not None and "id" in parameters(cls) and "id" not in given_names(cls, params):
+            if call.id is not None and "id" in parameters(cls) and "id" not in set_names(cls, params):
                 params = params | {"id": call.id}
             call.request = from_params(cls, params)
         else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Raw
 from msgspec.structs import astuple
 
-from ..core.verb import LONGEST_WAIT, MANY, Verb, checked_mailbox, given, verb
+from ..core.verb import LONGEST_WAIT, MANY, Verb, checked_mailbox, set_parameters, verb
 from ..errors import Invalid
 from ..formats.plain import plain_result
 from ..model.names import BROADCAST
@@ -176,7 +176,7 @@ class Subscribe(SessionVerb, kw_only=True):
     options: Annotated[dict[str, Any] | None, "accepted and ignored"] = None
 
     def serve(self, session: Caller) -> Any:
-        return session.subscribe(given(self))
+        return session.subscribe(set_parameters(self))
 
 
 @verb("map/unsubscribe", "subscription (id, closedAt)", registry=SESSION, action="agents", strict=False)
