@@ -59,7 +59,7 @@ from . import compose as core_compose
 from . import peers as core_peers
 from .compose import compose, draft_of, encode_within_limit
 from .core import commit, find_value, values_of
-from .messages import Batch, check_answer_rate
+from .messages import AnswerRates, check_answer_rate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -295,7 +295,7 @@ def check_arrival(core: Core, peer: Peer, arrival: Envelope, now: datetime) -> M
     check_expiry(message.expires_at, now)
     message = _with_thread(core, message, arrival)
     if not message.is_automatic:
-        check_answer_rate(core, message, Batch())
+        check_answer_rate(core, message, AnswerRates())
     return message
 
 

@@ -107,7 +107,7 @@ class SendMany(MailboxVerb, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> Receipts:
         drafts = own_drafts(self.agent_id, self.drafts)
-        posts = _prepare_all(core, principal, drafts, core.now().wall)
+        posts = _prepare_all_authorised(core, principal, drafts, core.now().wall)
         return Receipts(commit_posts(core, posts, posts))
 
 
@@ -140,14 +140,16 @@ def prepare_all(core: Core, caller: Principal, drafts: Sequence[Draft], now: dat
     """
     for draft in drafts:
         authorize(caller, "send", check_agent(draft.agent_id, "sender"))
-    return _prepare_all(core, caller, drafts, now)
+    return _prepare_all_authorised(core, caller, drafts, now)
 
 
-def _prepare_all(core: Core, principal: Principal, drafts: Sequence[Draft], now: datetime) -> list[Post]:
+def _prepare_all_authorised(
+    core: Core, principal: Principal, drafts: Sequence[Draft], now: datetime
+) -> list[Post]:
     """Return posts that are ready to be committed together; each counts towards the answer rate of the next."""
     if len(drafts) == 1:
         return [prepare_authorised(core, principal, drafts[0], now)]
-    batch, posts = Batch(), []
+    batch, posts = AnswerRates(), []
     try:
         for draft in drafts:
             post = prepare_authorised(core, principal, draft, now, batch)
@@ -197,7 +199,7 @@ def _with_task_index(core: Core, writes: Sequence[Write] | Plan, step: Step | No
 
 
 def prepare_authorised(
-    core: Core, principal: Principal, draft: Draft, now: datetime, batch: Batch | None = None
+    core: Core, principal: Principal, draft: Draft, now: datetime, batch: AnswerRates | None = None
 ) -> Post:
     """Check a draft and return the post that commits it.
 
@@ -216,7 +218,9 @@ def prepare_authorised(
         raise
 
 
-def _checked_post(core: Core, principal: Principal, draft: Draft, now: datetime, batch: Batch | None) -> Post:
+def _checked_post(
+    core: Core, principal: Principal, draft: Draft, now: datetime, batch: AnswerRates | None
+) -> Post:
     """Check everything that does not need the commit lock, in the order in which errors are most useful."""
     message = compose(core, draft, now)
     if principal.token is not None and principal.agent is not None:
@@ -650,7 +654,7 @@ def _what_happened(delivery: Delivery) -> str:
 LOOK_BACK = 4096  # letters: the cost of a send must not grow with the length of a conversation
 
 
-class Batch:
+class AnswerRates:
     """The letters of one commit that were checked so far; each next letter counts them."""
 
     def __init__(self) -> None:
@@ -667,7 +671,7 @@ class Batch:
         return self._counts[sender, _rate_key(place)]
 
 
-def check_answer_rate(core: Core, message: Message, batch: Batch | None = None) -> None:
+def check_answer_rate(core: Core, message: Message, batch: AnswerRates | None = None) -> None:
     """Raise TooFast if this letter is one answer too many.
 
     `batch` holds the letters that are committed with it. A letter that is no reply and is in no named conversation
@@ -676,13 +680,13 @@ def check_answer_rate(core: Core, message: Message, batch: Batch | None = None) 
     own, shared = _rate_queries(message)
     if own is None or shared is None:
         return
-    batch = batch or Batch()
+    batch = batch or AnswerRates()
     _check_sender_rate(core, message, own, batch)
     if _is_to_several(message) and message.sender != core.limits.human:
         _check_group_rate(core, message, shared, batch)
 
 
-def _check_sender_rate(core: Core, message: Message, place: LetterQuery, batch: Batch) -> None:
+def _check_sender_rate(core: Core, message: Message, place: LetterQuery, batch: AnswerRates) -> None:
     rate, now = core.limits.thread_rate, message.created_at
     back = rate - 1 - batch.count(message.sender, place)
     earlier = _earlier_letter(core, message, replace(place, sender=message.sender), back) if rate else None
@@ -692,7 +696,7 @@ def _check_sender_rate(core: Core, message: Message, place: LetterQuery, batch: 
         raise too_fast(_rate_key(place), rate, earlier[1], now)
 
 
-def _check_group_rate(core: Core, message: Message, place: LetterQuery, batch: Batch) -> None:
+def _check_group_rate(core: Core, message: Message, place: LetterQuery, batch: AnswerRates) -> None:
     rate, now = core.limits.thread_hourly, message.created_at
     several, back = replace(place, to_several=True), rate - 1 - batch.count("", place)
     earlier = _earlier_letter(core, message, several, back) if rate else None
