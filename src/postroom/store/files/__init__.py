@@ -6,7 +6,7 @@
     durable       durable file operations
     journal       records, and commits of more than one step
     ledger        the tables that connect the index with the files
-    tree, folders the mail folders on disk
+    tree          the mail folders on disk
     letter_files  conversion between a letter and its file
     layouts       the formats: how a letter is written, and where it lies in which state
     watch         noticing what other programs do, and waking callers that wait

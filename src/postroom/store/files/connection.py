@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from ...model.query import Moment
     from ..protocol import Put
     from .durable import Stamp
-    from .folders import MailFolders
     from .letter_files import ParsedFile
+    from .tree import MailFolders
     from .watch import DirWatcher
 
 

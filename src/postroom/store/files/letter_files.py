@@ -22,9 +22,9 @@ from ...model.message import Message
 from ...model.names import AT, POSTMASTER, check_id, check_party
 from ...model.values import read_json
 from ..sqlite.rows import micros
-from .folders import MailFolders
 from .layouts.base import FileState, Where, layout_named
 from .layouts.paths import NAMES
+from .tree import MailFolders
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,9 +24,8 @@ from ..sqlite.wal import REPLACED
 from . import durable as files_durable
 from . import examine, reconcile, recovery, watch
 from .connection import FileConnection
-from .folders import MailFolders
 from .letter_files import LARGEST
-from .tree import INDEX, OWN_FOLDER
+from .tree import INDEX, OWN_FOLDER, MailFolders
 from .watch import DirWatcher
 
 if TYPE_CHECKING:

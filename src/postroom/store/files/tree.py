@@ -7,8 +7,15 @@ directly in the mailbox folder. The quick look (`store.peek`) uses this module t
 from __future__ import annotations
 
 import os
+import stat
 
 from .layouts.paths import LayoutPaths
+
+TYPE_CHECKING = False  # `typing` takes longer to load than the quick look
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .layouts.base import Layout
 
 OWN_FOLDER = ".postroom"
 INDEX = "index.db"
@@ -50,6 +57,33 @@ class FolderTree:
         return [self.folder(home, place) for home in self.homes() for place in self.paths.places]
 
 
+class MailFolders(FolderTree):
+    """The folder tree of a room, with its layout."""
+
+    def __init__(self, root: str, layout: Layout) -> None:
+        super().__init__(root, layout)
+        self.layout = layout
+        self.warned_paths: set[str] = set()  # folders and files that a warning was logged for
+
+    def below_root(self, path: str) -> str:
+        """Return a path relative to the root, from one relative to the home."""
+        return f"{self.layout.home}/{path}".lstrip("/")
+
+    def of(self, folder: str) -> tuple[str, str]:
+        """Split a mail folder into the mailbox folder and the place within it."""
+        home, _, place = folder.partition("/")
+        return home, place
+
+    def all_folders(self) -> Iterator[str]:
+        """Yield every folder in which a mailbox, a mail folder or a letter may appear."""
+        yield ""
+        for home in self.homes():
+            yield home
+            for place in self.layout.places:
+                if place and _is_folder(self.path(f"{home}/{place}")):
+                    yield f"{home}/{place}"
+
+
 def is_text(name: str) -> bool:
     """Return whether a file name is valid text. The system allows any bytes."""
     return name.isascii() or name.encode("utf-8", "replace").decode() == name
@@ -69,3 +103,10 @@ def changed_at(path: str) -> int | None:
 def marks_of(found: os.stat_result) -> tuple[int, int, int]:
     """Return the values by which a change of a file is noticed: inode, size and modification time."""
     return found.st_ino & _MOST, found.st_size, found.st_mtime_ns
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ..notification import ProcessNotifier
     from ..protocol import Watch
-    from .folders import MailFolders
+    from .tree import MailFolders
 
 
 FileChanges: TypeAlias = "Mapping[str, set[str] | None]"  # folder -> names of files to compare; None means all
