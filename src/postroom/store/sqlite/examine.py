@@ -39,7 +39,7 @@ PATIENCE = 1.0  # seconds; a process that reads for longer holds the log back
 LARGE = 4 * FRAME * CHECKPOINT_PAGES  # bytes; a larger log was held back
 GLANCE = 0.02  # seconds between two looks at the readers of the log
 # Not letters: they have checksums.
-TABLES = ("room", "mailboxes", "aliases", "deliveries", "records", "changes", "quarantine", "waiting", "totals")
+TABLES = ("room", "mailboxes", "aliases", "deliveries", "records", "changes", "quarantine", "waiting")
 _OF_AN_INDEX = re.compile(r"row \d+ missing from index |wrong # of entries in index ")
 COPY = "restore a backup, or let repair=True save what can be read in a room beside it"
 LOG_HEAD, FRAME_HEAD = 32, 24  # bytes in SQLite's format of the log

@@ -143,8 +143,8 @@ def _count(query: Query, by: Group) -> Statement:
     # Without a condition on letters the index alone answers.
     source = _FROM if any("l." in piece for piece, _ in _pieces(query)) else "FROM deliveries d"
     if by == "all":
-        everything = "SELECT deliveries FROM totals"
-        return (everything, []) if query == Query() else (f"SELECT count(*) {source}{where}", values)
+        # Without conditions SQLite counts the entries of an index: 8 ms for a million.
+        return f"SELECT count(*) {source}{where if query != Query() else ''}", values
     if by == "priority":
         return f"SELECT d.rank, count(*) {source}{where} GROUP BY d.rank", values
     name = "SELECT name FROM mailboxes WHERE id = d.mailbox"
@@ -159,8 +159,7 @@ def count_letters(query: LetterQuery, among: Sequence[int] | None = None) -> Sta
         pieces.append(("l.number > ?", [query.after]))
     where = "".join(f" AND {piece}" for piece, _ in pieces)
     values = [value for _, held in pieces for value in held]
-    sql = f"SELECT count(*) FROM letters l WHERE 1{where}" if pieces else "SELECT letters FROM totals"
-    return sql, values
+    return f"SELECT count(*) FROM letters l{f' WHERE 1{where}' if pieces else ''}", values
 
 
 # The newest letter of each conversation or thread. Where there are many of them, some page of the newest letters

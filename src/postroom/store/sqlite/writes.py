@@ -124,11 +124,9 @@ _KEPT = "coalesce((SELECT letters FROM waiting WHERE place = ?1 AND sender = {se
 WAITING = f"SELECT {_KEPT.format(sender=0)}, {_KEPT.format(sender='?2')}"
 _ALL_KEPT = "SELECT place, sender, letters FROM waiting WHERE letters <> 0"
 _ALL_REALLY = _REALLY.format(those="true")
-_TOTALS = "(SELECT count(*) FROM letters), (SELECT count(*) FROM deliveries)"
 WRONG = f"""
 {_ALL_REALLY}
-SELECT count(*) + NOT EXISTS (SELECT 1 FROM totals WHERE (letters, deliveries) = ({_TOTALS}))
-FROM (SELECT place, sender FROM (SELECT * FROM really EXCEPT {_ALL_KEPT})
+SELECT count(*) FROM (SELECT place, sender FROM (SELECT * FROM really EXCEPT {_ALL_KEPT})
       UNION SELECT place, sender FROM ({_ALL_KEPT} EXCEPT SELECT * FROM really))"""
 
 
@@ -153,7 +151,6 @@ def count_deliveries(execute: Execute, number: int, mailbox: int, by: int) -> No
 
 def recount(execute: Execute) -> None:
     """Count all letters again."""
-    execute(f"INSERT OR REPLACE INTO totals SELECT 1, {_TOTALS}")
     execute("DELETE FROM waiting")
     execute(f"{_ALL_REALLY} INSERT INTO waiting SELECT * FROM really")
 
