@@ -114,7 +114,7 @@ def test_a_link_without_a_server_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("INBOX_MAP_ENABLED", "true")
     with pytest.raises(Invalid) as refused:
         options_with()
-    assert ("INBOX_MAP_ENABLED", "INBOX_MAP_SERVER") == (refused.value.field, refused.value.hint)
+    assert ("INBOX_MAP_ENABLED", "set INBOX_MAP_SERVER") == (refused.value.field, refused.value.hint)
 
 
 @pytest.mark.parametrize(
