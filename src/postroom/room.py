@@ -265,9 +265,9 @@ class Room(Reader):
         authorize(self.principal, "room")
         return self._perform(verb, **params)
 
-    def _wait(self, asked: Runs[T], found: Callable[[T], U]) -> U:
+    def _wait(self, request: Runs[T], found: Callable[[T], U]) -> U:
         """Carry out a request that waits for mail. Last step of a method, because the async face has its own."""
-        return found(perform(self.core, self.principal, asked))
+        return found(perform(self.core, self.principal, request))
 
     def _letter(self, next_letter: inbox.NextLetter) -> Letter | None:
         found = next_letter.letter

@@ -216,8 +216,8 @@ class Task:
         ack: bool = True,
         **fields: Unpack[Fields],
     ) -> Receipt:
-        given = {"step": step, "body": body, "reason": reason, "lease": self._lease, "ack": ack}
-        moved = self._perform(tasks.TaskStep, id=self.id, **given, **compose.letter_fields(fields))
+        values = {"step": step, "body": body, "reason": reason, "lease": self._lease, "ack": ack}
+        moved = self._perform(tasks.TaskStep, id=self.id, **values, **compose.letter_fields(fields))
         self._update(moved)
         return moved.receipt
 

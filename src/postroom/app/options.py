@@ -82,31 +82,31 @@ FLAGS: dict[str, tuple[str, ...]] = {
 
 def options(store: str | None, params: dict[str, str], **flags: Any) -> Options:
     """Return the options by flags, environment and defaults, checked."""
-    given = {name: flags.get(name) or first_variable(*variables) for name, variables in FLAGS.items()}
+    flagged = {name: flags.get(name) or first_variable(*variables) for name, variables in FLAGS.items()}
     settings = chosen_settings(store or inbox_store(), params | _inbox_system(), SERVICE_DEFAULTS)
-    sockets = given["sockets"] or _socket(settings)
-    request = given["http"] or _inbox_http()
+    sockets = flagged["sockets"] or _socket(settings)
+    request = flagged["http"] or _inbox_http()
     host, port = _address(request or DEFAULT_HTTP)
-    if bool(given["certificate"]) != bool(given["key"]):
+    if bool(flagged["certificate"]) != bool(flagged["key"]):
         raise Invalid("needs both a certificate and its key", field="tls", hint="--tls-cert and --tls-key")
     link = _inbox_map_link() | {
-        name: text for name in LinkOptions.__struct_fields__ if (text := given[f"map_{name}"])
+        name: text for name in LinkOptions.__struct_fields__ if (text := flagged[f"map_{name}"])
     }
     chosen = Options(
         settings=settings,
         sockets=tuple(dict.fromkeys(map(os.path.abspath, [sockets] if isinstance(sockets, str) else sockets))),
         host=host,
         port=port,
-        names=tuple(_name(name) for name in given["names"]),
+        names=tuple(_name(name) for name in flagged["names"]),
         is_asked=bool(request),
-        certificate=given["certificate"],
-        key=given["key"],
-        inboxes=os.path.abspath(given["inboxes"]) if given["inboxes"] else "",
+        certificate=flagged["certificate"],
+        key=flagged["key"],
+        inboxes=os.path.abspath(flagged["inboxes"]) if flagged["inboxes"] else "",
         map_link=LinkOptions(**link) if link.get("server") else None,
-        map=_map(given["map"] or "token"),
-        peers=_peers(given["peers"], settings),
+        map=_map(flagged["map"] or "token"),
+        peers=_peers(flagged["peers"], settings),
         scope=check_scope(first_variable("POSTROOM_SCOPE", "INBOX_SCOPE") or DEFAULT_SCOPE, "scope"),
-        log_level=given["log_level"] or "info",
+        log_level=flagged["log_level"] or "info",
     )
     if host and chosen.map == "open" and not chosen.is_loopback:
         raise Invalid(

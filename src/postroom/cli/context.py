@@ -227,27 +227,27 @@ class Context:
         Where there is no room yet, a verb that makes one is tried in memory first, so that a refused one leaves no
         empty room behind.
         """
-        asked = verb or (self.call.command.verb if self.call.command else None)
-        if asked is None:
+        wanted = verb or (self.call.command.verb if self.call.command else None)
+        if wanted is None:
             raise TypeError(f"{self.name} calls no verb")
-        declaration, known = asked.declaration(), asked.__struct_fields__
-        given = {name: value for name, value in self.values.items() if name in known} | params
+        declaration, known = wanted.declaration(), wanted.__struct_fields__
+        fields = {name: value for name, value in self.values.items() if name in known} | params
         if verb is None and "body" in known and "body" not in params and "edit" in self.options:
             from .text import content  # noqa: PLC0415 - only for commands that take a text
 
             body = content(self)
-            given |= {"body": body} if body is not None else {}
+            fields |= {"body": body} if body is not None else {}
         if "agent_id" in known and not self.is_of_room:
-            given["agent_id"] = self.me
+            fields["agent_id"] = self.me
         if self.is_new_room and not self.looks:
             at_once = {"timeout": 0.0} if declaration.waits else {}
-            perform(self._core_in_memory(), OWNER, asked(**given | at_once))
-        request = asked(**given)
+            perform(self._core_in_memory(), OWNER, wanted(**fields | at_once))
+        request = wanted(**fields)
         if not (declaration.slow or declaration.many or "progress" in known) or not sys.stderr.isatty():
             return perform(self.core, OWNER, request)
         with self.progress() as progress:
             if "progress" in known:
-                request = asked(**given, progress=progress.tell)
+                request = wanted(**fields, progress=progress.tell)
             return perform(self.core, OWNER, request)
 
     def progress(self, whole: int | None = None) -> Progress:

@@ -679,8 +679,8 @@ def run_mount(context: Context) -> Answer:
 )
 def run_unmount(context: Context) -> Answer:
     peer = context.perform()
-    told = forget(peer, context.room.system)
-    return Answer(context.name, {"removed": peer.system, "told": told}, _unmounted)
+    notified = forget(peer, context.room.system)
+    return Answer(context.name, {"removed": peer.system, "told": notified}, _unmounted)
 
 
 def _mounted(screen: Screen, data: Mapping[str, Any]) -> str:

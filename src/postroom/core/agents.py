@@ -81,8 +81,8 @@ class Register(MailboxVerb, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> Agent:
         moment, name = core.now(), self.agent_id
-        given = {field: getattr(self, field) for field in CARD_FIELDS}
-        fields = {field: value for field, value in given.items() if value is not None}
+        values = {field: getattr(self, field) for field in CARD_FIELDS}
+        fields = {field: value for field, value in values.items() if value is not None}
         card = replace(check_card(core, name, moment, fields), principal=principal.name)
 
         def plan() -> Sequence[Write]:
@@ -110,8 +110,8 @@ def register_again(core: Core, principal: Principal, name: str, fields: Mapping[
     """Register an agent; fields of its card that are not given, or are None, stay as they were."""
     card = find_value(core, CARD, name, Card)
     kept: dict[str, Any] = {} if card is None else {field: getattr(card, field) for field in CARD_FIELDS}
-    given = {field: value for field, value in fields.items() if value is not None}
-    return perform(core, principal, Register(agent_id=name, **kept | given))
+    changes = {field: value for field, value in fields.items() if value is not None}
+    return perform(core, principal, Register(agent_id=name, **kept | changes))
 
 
 @verb("update_card", Card, under="card", action="register", local=True)

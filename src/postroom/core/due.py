@@ -66,8 +66,8 @@ def _look(core: Core, moment: Moment) -> tuple[datetime | None, bool]:
         from .tasks import report_overdue  # noqa: PLC0415 - as above
 
         done += report_overdue(core, now, over)
-    asked = [convert(record.value, Escalation).due_at for record in core.store.records(OPEN_ESCALATION)]
-    climbs = [at for at in asked if at is not None]
+    due_times = [convert(record.value, Escalation).due_at for record in core.store.records(OPEN_ESCALATION)]
+    climbs = [at for at in due_times if at is not None]
     if climbs and min(climbs) <= now:
         from .escalation import climb_overdue  # noqa: PLC0415 - as above
 

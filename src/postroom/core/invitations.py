@@ -98,8 +98,8 @@ class InvitePeer(Verb, kw_only=True):
             return peers.rotated(before, fresh, core.now().wall)
 
         peer = peers.change(core, self.system, step, ours=ours)
-        said = Content(system=ours, guest=peer.system, url=url, token=fresh, pin=pin)
-        return Invited(write_invitation(said), peer)
+        content = Content(system=ours, guest=peer.system, url=url, token=fresh, pin=pin)
+        return Invited(write_invitation(content), peer)
 
 
 class Joined(Struct):
@@ -121,19 +121,19 @@ class JoinPeer(Verb, kw_only=True):
     invitation: Annotated[str, "what postroom peers invite printed there"]
 
     def run(self, core: Core, _principal: Principal) -> Joined:
-        said = read_invitation(self.invitation)
-        terms: dict[str, Any] = {"url": said.url, "auth": "bearer", "token": said.token, "pin": said.pin}
-        peers.check_peer(Peer(system=said.system, **terms), said.guest)  # before the room takes a name
-        ours = peers.take_name(core, said.guest)
-        if not same_name(ours, said.guest):
-            text = f"it is for {said.guest!r}, and this room is called {ours!r}"
+        content = read_invitation(self.invitation)
+        terms: dict[str, Any] = {"url": content.url, "auth": "bearer", "token": content.token, "pin": content.pin}
+        peers.check_peer(Peer(system=content.system, **terms), content.guest)  # before the room takes a name
+        ours = peers.take_name(core, content.guest)
+        if not same_name(ours, content.guest):
+            text = f"it is for {content.guest!r}, and this room is called {ours!r}"
             raise Conflict(text, field="invitation", hint=f"over there: postroom peers invite {ours}")
-        before = peers.peer(core, said.system)
+        before = peers.peer(core, content.system)
 
         def step(held: Peer | None) -> Peer:
-            held = peers.without_tokens(held or Peer(system=said.system))
-            certificate = held.certificate if held.pin == said.pin else ""
+            held = peers.without_tokens(held or Peer(system=content.system))
+            certificate = held.certificate if held.pin == content.pin else ""
             return replace(held, certificate=certificate, alert="", trusted=True, **terms)
 
-        peer = peers.change(core, said.system, step, ours=ours)
+        peer = peers.change(core, content.system, step, ours=ours)
         return Joined(peer, ours, is_new=peer != before)

@@ -51,8 +51,8 @@ class SaveTemplate(Verb, kw_only=True):
     tags: Annotated[list[Any] | None, "labels"] = None
 
     def run(self, core: Core, _principal: Principal) -> Template:
-        given = {name: value for name in _FIELDS if (value := getattr(self, name)) is not None}
-        template = check_template(core, self.name, given)
+        fields = {name: value for name in _FIELDS if (value := getattr(self, name)) is not None}
+        template = check_template(core, self.name, fields)
         return change_record(core, TEMPLATE, template.name, Template, lambda _: template)
 
 

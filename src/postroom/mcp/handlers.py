@@ -94,13 +94,13 @@ class Handlers:
     async def call_tool(
         self, ctx: Ctx, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        tool, given = TOOLS.get(params.name), params.arguments or {}
+        tool, values = TOOLS.get(params.name), params.arguments or {}
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name!a}")
         try:
-            answer = await self._caller_of(ctx).ask(tools.PREFIX + params.name, _checked(tool, given))
+            answer = await self._caller_of(ctx).ask(tools.PREFIX + params.name, _checked(tool, values))
         except PostroomError as error:
-            return _tool_error(tool, error, given)
+            return _tool_error(tool, error, values)
         return types.CallToolResult(content=[_text(answer)], structured_content=answer)
 
     # -- resources
@@ -159,11 +159,11 @@ class Handlers:
     async def prompt(
         self, ctx: Ctx, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult | types.InputRequiredResult:
-        prompt, given = PROMPTS.get(params.name), params.arguments or {}
+        prompt, values = PROMPTS.get(params.name), params.arguments or {}
         if prompt is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no prompt {params.name!a}")
         try:
-            found = await self._caller_of(ctx).ask(prompts.PREFIX + params.name, _checked(prompt, given))
+            found = await self._caller_of(ctx).ask(prompts.PREFIX + params.name, _checked(prompt, values))
         except PostroomError as error:
             raise _protocol_error(error) from None
         content = types.TextContent(type="text", text=found["text"])
@@ -199,13 +199,13 @@ def completion(values: list[str]) -> types.CompleteResult:
     return types.CompleteResult(completion=result)
 
 
-def _checked(wanted: type[HostVerb], given: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(wanted: type[HostVerb], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that a model gave; refuse one that is not in the schema."""
     known = [arg.name for arg in arguments(wanted)]
-    for name in given:
+    for name in values:
         if name not in known:
             raise Invalid("there is no such parameter", field=name, hint=", ".join(known))
-    return dict(given)
+    return dict(values)
 
 
 def wire_tool(name: str, tool: type[Tool]) -> types.Tool:

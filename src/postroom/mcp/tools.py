@@ -71,8 +71,8 @@ def counted(records: Iterable[dict[str, Any]], **more: Any) -> dict[str, Any]:
 def agent_row(agent: Agent) -> dict[str, Any]:
     """Return an agent as a row of agent-inbox's list, with what tells whom to ask."""
     card = agent.card
-    told = present(description=card.description or None, capabilities=list(card.capabilities) or None)
-    return agent_record(agent) | told
+    about = present(description=card.description or None, capabilities=list(card.capabilities) or None)
+    return agent_record(agent) | about
 
 
 def task_record(found: tasks.FoundTask) -> dict[str, Any]:
@@ -310,7 +310,7 @@ class SendMessage(SendingTool, kw_only=True, rename={"from_": "from"}):
     to_scope: Annotated[str | None, "the team it belongs to; without `to`, everyone in that team"] = None
     key: Annotated[str | None, "repeat it to retry safely: nothing is sent twice"] = None
     timeout: Annotated[float, "seconds; default 0, at most 50"] = 0.0
-    asked: Annotated[Ask | None, LOCAL] = None  # the request whose answer is waited for
+    question: Annotated[Ask | None, LOCAL] = None  # the request whose answer is waited for
 
     @property
     def to_all(self) -> bool:
@@ -334,8 +334,8 @@ class SendMessage(SendingTool, kw_only=True, rename={"from_": "from"}):
         return sent(perform(core, principal, messages.Send(to=self.to, **letter)))
 
     def _ask(self, core: Core, principal: Principal, letter: dict[str, Any]) -> dict[str, Any]:
-        self.asked = self.asked or Ask(to=self.to, **letter)
-        found = authorised(core, principal, self.asked)()
+        self.question = self.question or Ask(to=self.to, **letter)
+        found = authorised(core, principal, self.question)()
         answer = None if found.letter is None else received(found.letter)
         return {"ok": True, "messageId": found.id, "thread": found.thread, "answer": answer}
 
