@@ -26,13 +26,13 @@ from postroom.cli import alerts, views
 from postroom.cli.alerts import plain_ring
 from postroom.cli.answer import Screen
 from postroom.core import presentation
+from postroom.formats.mcp import record
 from postroom.hosts import desktop
 from postroom.hosts import text as hosts_text
 from postroom.hosts.dialects import CLAUDE, CODEX, GEMINI, PROMPT, START
 from postroom.hosts.sessions import Session
 from postroom.hosts.sources import FileSource, letter_in_entry
 from postroom.mcp import prompts
-from postroom.mcp.tools import record
 from postroom.model.alert import AlertLetter, Rung
 from postroom.model.message import Message, Recipient
 from postroom.model.task import Standing, TaskState

@@ -12,8 +12,9 @@ from ..core import inbox, threads
 from ..core.stats import GetTrace
 from ..core.verb import perform, verb
 from ..errors import Busy, Resync
+from ..formats.mcp import counted, received, record
 from ..server.protocol import ADDED
-from .tools import HostVerb, counted, received, record
+from .tools import HostVerb
 
 if TYPE_CHECKING:
     from ..core.authorize import Principal

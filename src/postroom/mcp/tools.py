@@ -1,4 +1,4 @@
-"""The MCP tools: what a tool is, the ten tools, and letters, agents and tasks as models get them.
+"""The MCP tools: what a tool is, and the ten tools.
 
 A tool is a verb: the server carries it out as the agent that calls, and it performs verbs of the core. Schemas,
 checks and the reference page come from its declaration. The SDK is not needed to count, print, check or carry them
@@ -13,82 +13,25 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from ..core import agents, inbox, messages, search, tasks, threads, work
 from ..core.asking import Ask
 from ..core.verb import LOCAL, authorised, checked_mailbox, parameters, perform, set_parameters, snake, verb
 from ..errors import Invalid, NotAllowed, UnknownAgent
-from ..formats.inbox import agent_record, far_agent_record, present, stamp
-from ..model.codec import to_plain
-from ..model.message import DEFAULT_SCOPE, content_of, payload_to_parts
+from ..formats.inbox import far_agent_record
+from ..formats.mcp import agent_row, counted, read_content, received, record, sent, task_record
+from ..model.message import DEFAULT_SCOPE
 from ..server.describe import kind_of
 from ..server.protocol import ADDED
 from ..server.requests import ForeignVerb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from ..core.authorize import Principal
     from ..core.core import Core
-    from ..core.messages import Receipt
     from ..core.work import Settling
-    from ..model.agent import Agent
     from ..model.message import Message
-    from ..model.query import Found
-
-
-def record(letter: Message, **more: Any) -> dict[str, Any]:
-    """Return a letter as a model gets it, without empty fields."""
-    fields = {
-        "id": letter.id,
-        "from": letter.sender,
-        "verified": letter.proven or None,  # left out if it is not
-        "subject": letter.subject,
-        "content": content_of(letter.parts),
-        "threadTag": letter.thread_tag,
-        "importance": letter.priority.name.lower(),
-        "createdAt": stamp(letter.created_at),
-        "inReplyTo": letter.in_reply_to,
-        "thread": letter.thread,
-        "kind": letter.kind,
-        "task": None if letter.task is None else to_plain(asdict(letter.task)),
-        **more,
-    }
-    return {name: value for name, value in fields.items() if value not in (None, "")}
-
-
-def received(found: Found, **more: Any) -> dict[str, Any]:
-    """Return a letter as the owner of the mailbox may see it."""
-    return record(found.message.seen_by(found.delivery.mailbox), **more)
-
-
-def counted(records: Iterable[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    shown = list(records)
-    return {**more, "count": len(shown), "messages": shown}
-
-
-def agent_row(agent: Agent) -> dict[str, Any]:
-    """Return an agent as a row of agent-inbox's list, with what tells whom to ask."""
-    card = agent.card
-    about = present(description=card.description or None, capabilities=list(card.capabilities) or None)
-    return agent_record(agent) | about
-
-
-def task_record(found: tasks.FoundTask) -> dict[str, Any]:
-    task = found.standing
-    result = {
-        "id": task.letter,
-        "state": str(task.state),
-        "giver": task.giver,
-        "receiver": task.receiver,
-        "thread": task.thread,
-        "deadline": to_plain(task.deadline),
-        "reason": task.reason,
-        "subject": task.subject,
-        "is_final": task.is_final,
-    }
-    return {name: value for name, value in result.items() if value not in (None, "")}
 
 
 # -- what a tool is
@@ -323,7 +266,7 @@ class SendMessage(SendingTool, kw_only=True, rename={"from_": "from"}):
         """
         fields = self.some("subject", "thread_tag", "in_reply_to", "key", importance="priority")
         scope = self.to_scope or (self.team if self.in_reply_to is None else None)
-        letter = {"agent_id": self.mine(), "body": self._body(), "scope": scope, **fields}
+        letter = {"agent_id": self.mine(), "body": read_content(self.body, self.content), "scope": scope, **fields}
         if self.to_all:
             return sent(perform(core, principal, messages.Broadcast(**letter)))
         if self.to is None and self.in_reply_to is None:
@@ -341,13 +284,6 @@ class SendMessage(SendingTool, kw_only=True, rename={"from_": "from"}):
 
     def is_empty(self, result: dict[str, Any]) -> bool:
         return "answer" in result and result["answer"] is None
-
-    def _body(self) -> Any:
-        if self.content is None:
-            return self.body or ""
-        if not isinstance(self.content.get("type"), str):
-            raise Invalid("must be an object with a string `type`", field="content")
-        return payload_to_parts(self.content)
 
 
 @tool("check_inbox", action="check", many=True)
@@ -609,11 +545,3 @@ class HandOff(SendingTool, kw_only=True, rename={"from_": "from"}):
         done = self.some("work_completed", "current_state", "next_steps", "blockers", "files_modified", "notes")
         over = messages.HandOver(agent_id=self.mine(), to=self.to, subject=self.subject, handoff=done)
         return sent(perform(core, principal, over))
-
-
-def sent(receipt: Receipt) -> dict[str, Any]:
-    """Return the result of a tool that sends. `unknown` lists recipients that were never seen: new,
-    or misspelt.
-    """
-    result = {"ok": True, "messageId": receipt.id, "thread": receipt.thread}
-    return result | ({"unknown": list(receipt.unknown)} if receipt.unknown else {})
