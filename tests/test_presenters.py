@@ -26,12 +26,13 @@ from postroom.cli import alerts, views
 from postroom.cli.alerts import plain_ring
 from postroom.cli.answer import Screen
 from postroom.core import presentation
+from postroom.formats.inbox import read_entry
 from postroom.formats.mcp import record
 from postroom.hosts import desktop
 from postroom.hosts import text as hosts_text
 from postroom.hosts.dialects import CLAUDE, CODEX, GEMINI, PROMPT, START
 from postroom.hosts.sessions import Session
-from postroom.hosts.sources import FileSource, letter_in_entry
+from postroom.hosts.sources import FileSource, shown_entry
 from postroom.mcp import prompts
 from postroom.model.alert import AlertLetter, Rung
 from postroom.model.message import Message, Recipient
@@ -147,11 +148,11 @@ def letter(message: Hostile) -> Message:
 
 def entry(message: Hostile) -> hosts_text.ShownLetter:
     """As a hook finds it in a file that anybody may write."""
-    return letter_in_entry({
+    return shown_entry(read_entry({
         "from": message.name, "subject": message.subject, "kind": message.kind, "importance": message.kind,
         "messageId": message.tag,
         "threadTag": message.tag, "content": {"type": "text", "text": message.body}, "timestamp": NOW.isoformat(),
-    })  # fmt: skip
+    }))  # fmt: skip
 
 
 def rung(message: Hostile) -> Rung:

@@ -229,16 +229,41 @@ def test_the_loss_of_any_field_of_a_request_would_be_found(lost: str, monkeypatc
     assert said(again) != said(less)
 
 
-@given(SAID, TEXT.filter(bool), JSON)
-def test_a_line_of_inbox_jsonl_comes_back_whole(message: Message, name: str, value: Any) -> None:
-    entry = entry_of(message, "bob")
-    assert entry == read_line(line_of(message, "bob"))
-    odd = {name: value} | entry  # what another program adds is kept
-    assert odd == read_line(encode(odd))
+ENTRY = {"id": "messageId", "sender": "from", "subject": "subject", "thread_tag": "threadTag",
+         "importance": "importance", "content": "content"}  # fmt: skip
 
 
-def test_the_loss_of_any_field_of_an_entry_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inbox, "_TEXT_FIELDS", frozenset({"subject"}))
-    assert {"subject": 7} != read_line(b'{"subject": 7}')
+def entry_again(message: Message) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The entry of a letter, and the same fields of what is read of its line."""
+    before, found = entry_of(message, "bob"), read_line(line_of(message, "bob"))
+    assert found is not None and found.sent_at is not None
+    again = {theirs: value for ours, theirs in ENTRY.items() if (value := getattr(found, ours)) != ""}
+    again["timestamp"] = stamp(found.sent_at)
+    return {name: before[name] for name in (*ENTRY.values(), "timestamp") if name in before}, again
+
+
+@given(SAID)
+def test_a_line_of_inbox_jsonl_comes_back_whole(message: Message) -> None:
+    before, again = entry_again(message)
+    assert before == again
+
+
+@pytest.mark.parametrize("lost", ["messageId", "subject", "threadTag", "importance"])
+def test_the_loss_of_any_field_of_an_entry_would_be_found(lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, again = entry_again(FULL)
+    assert before == again
+    monkeypatch.delitem(inbox._ENTRY, lost)
+    assert before != entry_again(FULL)[1]
+
+
+@given(st.dictionaries(st.sampled_from([*ENTRY.values(), "timestamp", "payload", "kind"]) | TEXT, JSON))
+def test_a_line_that_anybody_wrote_is_a_letter_of_texts(odd: dict[str, Any]) -> None:
+    found = read_line(encode(odd))
+    assert found is not None
+    assert all(isinstance(getattr(found, ours), str) for ours in ENTRY if ours != "content")
+    assert found.content == odd.get("content", odd.get("payload"))
+
+
+def test_a_line_that_is_nested_too_deep_is_no_letter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inbox, "DEEPEST", 1)
     assert read_line(line_of(FULL, "bob")) is None

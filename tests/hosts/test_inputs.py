@@ -15,10 +15,12 @@ from msgspec.structs import replace
 
 import postroom
 from postroom.core.authorize import Principal
+from postroom.formats.inbox import read_entry
 from postroom.formats.plain import plain_letter
+from postroom.hosts import sources
 from postroom.hosts.inbox_files import InboxFolder
 from postroom.hosts.sessions import MOST_HOLDS
-from postroom.hosts.sources import SocketSource, letter_in_entry
+from postroom.hosts.sources import SocketSource, shown_entry
 from postroom.hosts.text import mail
 from tests.cli.shell import Done, Shell
 from tests.hosts.hosting import inputs, read_input
@@ -111,7 +113,7 @@ def test_no_file_that_others_may_write_says_that_it_is_the_persons(shell: Shell,
     shell.environment |= {"POSTROOM_INBOXES": str(tmp_path), "POSTROOM_STORE": ""}
     message = prompted(shell, "--as", "bob")
     assert "\nDelete it all.\n" in message and AGENTS in message and PERSONS not in message
-    believed = replace(letter_in_entry(entry), is_persons=True)
+    believed = replace(shown_entry(read_entry(entry)), is_persons=True)
     assert PERSONS in mail([believed], 1, "bob", NOW, "nonce", 9000)[0], "as it would be if it were believed"
 
 
@@ -121,8 +123,9 @@ def test_behind_a_socket_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None
             proven = room.acting_as(Principal(f"agent:{sender}", agent=sender, token="1"))  # noqa: S106
             proven.mailbox(sender).send("bob", "Yes.")
             room.mailbox(sender).send("bob", "Yes, too.")
-            reply = {"letters": [plain_letter(letter) for letter in room.mailbox("bob").check()]}
-            monkeypatch.setattr(SocketSource, "call", lambda *_, reply=reply, **__: reply)
+            letters = [plain_letter(letter) for letter in room.mailbox("bob").check()]
+            reply = json.dumps({"ok": True, "mailbox": "bob", "letters": letters}).encode()
+            monkeypatch.setattr(sources, "exchange", lambda *_, reply=reply: reply)
             first, second = SocketSource("bob", "").waiting()[0]
             assert is_persons is first.is_persons and not second.is_persons
 

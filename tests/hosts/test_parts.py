@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import postroom
+from postroom.formats.inbox import read_entry
 from postroom.hosts import quick, sessions
 from postroom.hosts.inbox_files import InboxFolder
 from postroom.hosts.input import read_object
@@ -31,11 +32,16 @@ from postroom.hosts.sessions import (
     session_around_us,
     sweep,
 )
-from postroom.hosts.sources import FileSource, letter_in_entry
+from postroom.hosts.sources import FileSource, shown_entry
 from postroom.hosts.text import ShownLetter, again, mail, orders, session_text
 from tests.cli.shell import PROGRAM, Shell
 from tests.cli.terminal import Terminal
 from tests.daemons import Daemon
+
+
+def letter_in_entry(entry: dict[str, Any]) -> ShownLetter:
+    return shown_entry(read_entry(entry))
+
 
 HOME = Path(__file__).parent.parent.parent
 PLUGIN = HOME / "src" / "postroom" / "hosts" / "plugins" / "claude"

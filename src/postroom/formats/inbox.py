@@ -242,11 +242,27 @@ def entry_of(message: Message, mailbox: str) -> dict[str, Any]:
 
 
 DEEPEST = 64  # levels of nesting in an entry of an inbox file
-_TEXT_FIELDS = frozenset({"importance", "timestamp"})  # fields of an entry that are dropped unless they are text
 
 
-def read_line(line: bytes) -> dict[str, Any] | None:
-    """Return the entry in a line; None if it is none.
+class Entry(Struct, frozen=True, kw_only=True):
+    """A letter in a line of an inbox file, which any program may have written."""
+
+    id: str = ""
+    sender: str
+    kind: str = ""
+    importance: str = ""
+    subject: str = ""
+    thread_tag: str = ""
+    sent_at: datetime | None = None
+    content: Any = ""  # text, or data
+
+
+_ENTRY = {"messageId": "id", "kind": "kind", "importance": "importance", "subject": "subject",
+          "threadTag": "thread_tag"}  # fmt: skip
+
+
+def read_line(line: bytes) -> Entry | None:
+    """Return the letter in a line; None if it is none.
 
     A program that may write the file may write anything, and one line must not keep the others from being shown.
     """
@@ -254,7 +270,22 @@ def read_line(line: bytes) -> dict[str, Any] | None:
         entry = check_object(msgspec.json.decode(line), "entry", DEEPEST)
     except (msgspec.DecodeError, UnicodeDecodeError, Invalid, RecursionError):
         return None
-    return {name: value for name, value in entry.items() if name not in _TEXT_FIELDS or isinstance(value, str)}
+    return read_entry(entry)
+
+
+def read_entry(entry: Mapping[str, Any]) -> Entry:
+    """Return the letter in an entry, each field of which may be of any type."""
+    texts = {ours: str(entry.get(theirs) or "") for theirs, ours in _ENTRY.items()}
+    content = entry.get("content", entry.get("payload"))
+    return Entry(sender=str(entry.get("from")), sent_at=_time_in(entry.get("timestamp")), content=content, **texts)
+
+
+def _time_in(value: Any) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None
+    return None if found.tzinfo is None else found
 
 
 def line_of(message: Message, mailbox: str) -> bytes:

@@ -1,8 +1,8 @@
 """The codec of our own JSON, in which every field is always present.
 
-`FORMS` is the table of the types whose JSON differs from their fields; `plain` makes JSON of any value by it, and
-`shapes` makes the schemas. The table names types as text, so that a command which sends loads few of their
-modules.
+`FORMS` is the table of the types whose JSON differs from their fields; `plain` makes JSON of any value by it,
+`read_result` reads the answer of a server, and `shapes` makes the schemas. The table names types as text, so that
+a command which sends loads few of their modules.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import UNSET, Struct
 from msgspec.structs import asdict
 
 from ..model.agent import Agent
-from ..model.codec import to_plain
+from ..model.codec import convert, to_plain
 from ..model.delivery import forwarded_to
+from ..model.message import Priority
 from ..model.query import Found
 from ..model.record import Change, Cursor
 
@@ -51,6 +52,7 @@ class Form(Struct, frozen=True):
     of: str = ""  # the type whose fields it has, if not the type itself
     source: Callable[[Any], Any] | None = None  # the value of that type
     name: str = ""  # in schemas, if not that of the type
+    read: Callable[[dict[str, Any]], dict[str, Any]] | None = None  # its fields in the JSON, if they differ
 
 
 class Forwarding(Struct):
@@ -133,6 +135,43 @@ def plain_result(declaration: Declaration, result: Any) -> Any:
     """Return the result of a verb as JSON."""
     shown = plain(result)
     return shown if declaration.under is None else {declaration.under: shown}
+
+
+def read_result(declaration: Declaration, shown: dict[str, Any]) -> Any:
+    """Return the result of a verb from its JSON; raise msgspec.ValidationError if it is none."""
+    result: Any = declaration.result  # of other programs' verbs, words
+    value = shown if declaration.under is None else shown[declaration.under]
+    return value if isinstance(result, str) else convert(_fields_in(value, result), result)
+
+
+def _fields_in(shown: Any, wanted: Any) -> Any:
+    """Return the fields of a value in its JSON; those that the JSON has not keep their defaults."""
+    if shown is None:
+        return None
+    origin, parts = get_origin(wanted), get_args(wanted)
+    if origin in {list, tuple}:
+        return [_fields_in(one, parts[0]) for one in shown]
+    if origin is dict:
+        return {_fields_in(key, parts[0]): _fields_in(value, parts[1]) for key, value in shown.items()}
+    if parts:  # of one of our types, or None
+        return _fields_in(shown, parts[0])
+    if not (isinstance(wanted, type) and issubclass(wanted, Struct)):
+        return Priority[shown.upper()] if wanted is Priority else shown
+    form = form_of(wanted)
+    source = shown if form is None or form.read is None else form.read(shown)
+    hints = _field_types(wanted).items()
+    return {name: _fields_in(source[name], hint) for name, hint in hints if name in source}
+
+
+@cache
+def _field_types(kind: type[Struct]) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {name: hints[name] for name in kind.__struct_fields__}
+
+
+def _read_found(shown: dict[str, Any]) -> dict[str, Any]:
+    at = shown["delivery"] | {"message_id": shown["id"], "priority": shown["priority"]}
+    return {"message": shown, "delivery": at}
 
 
 def plain_letter(letter: Letter) -> dict[str, Any]:
@@ -235,7 +274,9 @@ FORMS: dict[str, Form] = {  # by module and name of the type
         {"shows_token": "bool", "knows_token": "bool"},
         {"shows_token": lambda peer: bool(peer.token), "knows_token": lambda peer: bool(peer.proof)},
     ),
-    "query.Found": Form({"delivery": "Delivery"}, of="Message", source=shown_letter, name="Letter"),
+    "query.Found": Form(
+        {"delivery": "Delivery"}, of="Message", source=shown_letter, name="Letter", read=_read_found
+    ),
     "query.Tally": Form({"unread": "Unread", "total_unread": "int", "backlog": "int"}, {"unread": _unread}),
     "report.Diagnosis": Form(
         {"healthy": "bool", "worst": "str", "findings": "list[Finding]"},
@@ -288,7 +329,10 @@ FORMS: dict[str, Form] = {  # by module and name of the type
     "tasks.Moved": Form({"task": "FoundTask", "receipt": "Receipt"}, without={"delivery"}),
     "tokens.Token": Form(without={"hash"}),
     "waiting.Entry": Form(
-        {"from": "str", **_PRIORITY[0]}, {"from": lambda one: one.sender, **_PRIORITY[1]}, without={"sender"}
+        {"from": "str", **_PRIORITY[0]},
+        {"from": lambda one: one.sender, **_PRIORITY[1]},
+        without={"sender"},
+        read=lambda shown: shown | {"sender": shown["from"]},
     ),
     "webhook.Webhook": Form(
         {"min_priority": "PriorityName"},

@@ -13,10 +13,10 @@ import re
 import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
+from msgspec.structs import asdict
 
 from ..core import agents, alerts, inbox, stats, waiting
 from ..core.alerts import LOOK_EVERY, NOT_NOW, SOON
@@ -24,10 +24,10 @@ from ..core.verb import declared_by, perform
 from ..environment import AUTH_TOKEN, variable
 from ..errors import Busy, PostroomError, Unreadable
 from ..formats.inbox import read_line
-from ..formats.plain import plain_result
-from ..model.alert import Rung
-from ..model.codec import convert, encode
-from ..model.message import Part, Priority, content_of, origin_word
+from ..formats.plain import read_result
+from ..model.agent import Warmth
+from ..model.codec import encode
+from ..model.message import Priority, content_of
 from ..model.names import HUMAN, check_agent, fold
 from ..model.task import ESCALATION, TASK, TASK_UPDATE
 from ..server.inbox_actions import RegisterAgent
@@ -37,10 +37,13 @@ from .sessions import BEAT
 from .text import MOST_POINTERS, ShownLetter, orders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from ..core.authorize import Principal
     from ..core.core import Core
+    from ..formats.inbox import Entry
+    from ..model.alert import Rung
+    from ..model.query import Found
     from ..settings import Settings
     from .sessions import Session
 
@@ -135,7 +138,7 @@ class VerbSource(ABC):
 
     @abstractmethod
     def call(self, verb: Any, **params: Any) -> Any:
-        """Return the result of a verb as plain JSON."""
+        """Return the result of a verb."""
 
     def register(self, name: str, program: str) -> None:
         self._call(RegisterAgent, program=program, **({"name": name} if name else {}))
@@ -148,7 +151,7 @@ class VerbSource(ABC):
         self._letters = self._check(limit=MOST)
         total = len(self._letters)
         if total == MOST:
-            total = max(self._call(inbox.Counts)["total"], total)
+            total = max(self._call(inbox.Counts).total, total)
         if total > MOST:
             steps = self._check(limit=MOST, kinds=list(_STEP_KINDS))
             first = {letter.id for letter in steps}
@@ -159,11 +162,11 @@ class VerbSource(ABC):
     def seen(self) -> tuple[list[ShownLetter], int]:
         """Return letters that were read. Unread ones come first, and letters may be long: some will do."""
         counted = self._call(stats.MailboxStats)
-        if not counted["seen"]:
+        if not counted.seen:
             return [], 0
-        enough = min(counted["total_unread"] + MOST_POINTERS, MOST_SEEN)
+        enough = min(counted.total_unread + MOST_POINTERS, MOST_SEEN)
         found = self._check(limit=enough, unread_only=False)
-        return [letter for letter in found if letter.was_read], counted["seen"]
+        return [letter for letter in found if letter.was_read], counted.seen
 
     def orders(self, since: float, nonce: str, *, only_new: bool) -> str:
         has_work = bool(self._state) and may_have_work(self._state, self._agent, since, only_new=only_new)
@@ -189,8 +192,8 @@ class VerbSource(ABC):
         if any(letter.priority >= Priority.HIGH for letter in self._letters):
             return True
         ids = {letter.id for letter in self._letters if letter.kind in _STEP_KINDS}
-        steps = self._call(waiting.Waiting, mail=False, limit=None)["waiting"] if ids else []
-        return any(step["letter"] in ids for step in steps)
+        steps = self._call(waiting.Waiting, mail=False, limit=None).waiting if ids else []
+        return any(step.letter in ids for step in steps)
 
     def show(self, count: int, host: str, event: str) -> None:
         if ids := [letter.id for letter in self._letters[:count]]:
@@ -209,8 +212,8 @@ class VerbSource(ABC):
         return self.call(verb, agent_id=self._agent, **params)
 
     def _check(self, **params: Any) -> list[ShownLetter]:
-        found = self._call(inbox.Check, peek=True, **params)["letters"]
-        return [_letter_in_reply(letter, self.human) for letter in found]
+        found = self._call(inbox.Check, peek=True, **params).letters
+        return [_shown(letter, self.human) for letter in found]
 
 
 class RoomSource(VerbSource):
@@ -222,15 +225,12 @@ class RoomSource(VerbSource):
         self.human = access.settings.human
 
     def call(self, verb: Any, **params: Any) -> Any:
-        return plain_result(verb.declaration(), self._perform(verb, **params))
+        return perform(self._core, self._principal, verb(**params))
 
     def wait_for_alert(self, way: str, timeout: float, *, may_alert: Callable[[], bool]) -> Rung | None:
         waits = {"way": way, "timeout": timeout, "may_alert": may_alert}
-        rung: Rung | None = self._perform(alerts.WaitForAlert, agent_id=self._agent, **waits).rung
+        rung: Rung | None = self._call(alerts.WaitForAlert, **waits).rung
         return rung
-
-    def _perform(self, verb: Any, **params: Any) -> Any:
-        return perform(self._core, self._principal, verb(**params))
 
 
 class SocketSource(VerbSource):
@@ -246,7 +246,7 @@ class SocketSource(VerbSource):
         self._patience = patience
 
     def call(self, verb: Any, **params: Any) -> Any:
-        """Send a request to the daemon and return its answer; raise what it refuses."""
+        """Send a request to the daemon and return the result in its answer; raise what it refuses."""
         token = variable(AUTH_TOKEN)
         login = [{"action": "authenticate", "token": token}] if token else []
         every = [*login, {"action": declared_by[verb].name, **params}]
@@ -260,7 +260,11 @@ class SocketSource(VerbSource):
                     r"show it: the action `authenticate`[^)]*", f"set {AUTH_TOKEN}", str(reply.get("error"))
                 )
                 raise (Busy if reply.get("retryable") else PostroomError)(usual)
-        return replies[-1]
+        try:
+            return read_result(declared_by[verb], replies[-1])
+        except (msgspec.ValidationError, KeyError) as broken:
+            text = f"the post room at {self._path} answers as another version does: {broken}"
+            raise PostroomError(text, hint="restart it") from broken
 
     def wait_for_alert(self, way: str, timeout: float, *, may_alert: Callable[[], bool]) -> Rung | None:
         """Return the next alert as soon as it is due; None when the time is up. `may_alert` is called before."""
@@ -268,9 +272,10 @@ class SocketSource(VerbSource):
         while (left := end - time.monotonic()) > 0:
             try:
                 reply = self._call(alerts.NextAlert, way=way, peek=True, timeout=min(nap, left))
-                nap = LOOK_EVERY if reply["look_again"] is None else min(reply["look_again"], LOOK_EVERY)
-                if nap == 0.0 and may_alert() and (alert := self._take_alert(way)):
-                    return alert
+                nap = LOOK_EVERY if reply.look_again is None else min(reply.look_again, LOOK_EVERY)
+                # Another waiter may be quicker, and take it.
+                if nap == 0.0 and may_alert() and (alert := self._call(alerts.NextAlert, way=way, timeout=0).rung):
+                    return alert  # type: ignore[no-any-return]
             except OSError:  # the daemon is away: wait for it, unless the session has ended (Over)
                 may_alert()
                 nap = LOOK_EVERY
@@ -278,14 +283,6 @@ class SocketSource(VerbSource):
             if nap <= SOON:
                 time.sleep(nap or NOT_NOW)
         return None
-
-    def _take_alert(self, way: str) -> Rung | None:
-        """Return the alert that is due; None where another waiter was quicker."""
-        reply = self._call(alerts.NextAlert, way=way, timeout=0)
-        if reply["rung"] is None:
-            return None
-        letters = [one | {"priority": Priority[one["priority"].upper()]} for one in reply["rung"]["letters"]]
-        return convert(reply["rung"] | {"letters": letters}, Rung)
 
 
 # -- mail in a file
@@ -312,7 +309,7 @@ class FileSource:
         self._lines = self._folder.read(self._agent)
         read = [(line, entry) for line in self._lines if (entry := read_line(line)) is not None]
         self._readable = [line for line, _ in read]
-        self._letters = [letter_in_entry(entry) for _, entry in read[:MOST]]
+        self._letters = [shown_entry(entry) for _, entry in read[:MOST]]
         return self._letters, len(read)
 
     def seen(self) -> tuple[list[ShownLetter], int]:
@@ -335,49 +332,27 @@ class FileSource:
 # -- letters
 
 
-def _letter_in_reply(letter: Mapping[str, Any], human: str) -> ShownLetter:
-    """Return a letter of Postroom's protocol. `human` is the name of the person."""
-    sender, proven = letter["sender"], letter["proven"]
+def _shown(found: Found, human: str) -> ShownLetter:
+    """Return a letter of a room. `human` is the name of the person."""
+    letter = found.message
     return ShownLetter(
-        id=letter["id"],
-        sender=sender,
-        origin=f"{sender} ({origin_word(sender, proven=proven)})",
-        kind=letter["kind"],
-        importance=letter["priority"],
-        subject=letter["subject"],
-        thread_tag=letter["thread_tag"] or "",
-        sent_at=_time_in(letter["created_at"]),
-        content=content_of([Part(**part) for part in letter["parts"]]),
-        is_persons=proven and fold(sender) == fold(human),
-        was_read=letter["delivery"]["read_at"] is not None,
+        id=letter.id,
+        sender=letter.sender,
+        origin=letter.origin,
+        kind=letter.kind,
+        importance=letter.priority.name.lower(),
+        subject=letter.subject,
+        thread_tag=letter.thread_tag or "",
+        sent_at=letter.created_at,
+        content=content_of(letter.parts),
+        is_persons=letter.proven and fold(letter.sender) == fold(human),
+        was_read=found.delivery.read_at is not None,
     )
 
 
-def letter_in_entry(entry: Mapping[str, Any]) -> ShownLetter:
-    """Return the letter of a line that any program may have written: each field may be of any type."""
-    texts = {
-        name: str(entry.get(name) or "") for name in ("messageId", "kind", "importance", "subject", "threadTag")
-    }
-    sender = str(entry.get("from"))
-    return ShownLetter(
-        id=texts["messageId"],
-        sender=sender,
-        origin=f"{sender} (unverified)",
-        kind=texts["kind"],
-        importance=texts["importance"],
-        subject=texts["subject"],
-        thread_tag=texts["threadTag"],
-        sent_at=_time_in(entry.get("timestamp")),
-        content=entry.get("content", entry.get("payload")),
-    )
-
-
-def _time_in(value: Any) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        return None
-    return None if found.tzinfo is None else found
+def shown_entry(entry: Entry) -> ShownLetter:
+    """Return a letter of a file, in which any program may write any name."""
+    return ShownLetter(origin=f"{entry.sender} (unverified)", **asdict(entry))
 
 
 # -- the source of a session
@@ -417,8 +392,8 @@ def program_of(access: Access, session: Session, name: str) -> str:
         return ""
     try:
         source = SocketSource(name, session.socket) if session.socket else RoomSource(name, access)
-        found = source.call(agents.GetAgent, name=name)["agent"]
+        found = source.call(agents.GetAgent, name=name)
     except PostroomError:
         return ""
-    is_there = not found["presence"]["left"] and found["presence"]["warmth"] not in {"expired", "gone"}
-    return str(found["card"]["program"]) if is_there else ""
+    is_there = not found.presence.left and found.presence.warmth not in {Warmth.EXPIRED, Warmth.GONE}
+    return str(found.card.program) if is_there else ""

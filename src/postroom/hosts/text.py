@@ -10,15 +10,14 @@ caller prints, and then records what was shown.
 from __future__ import annotations
 
 import re
-from datetime import datetime
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core import presentation
+from ..formats.inbox import Entry
 from ..model.codec import encode
 from ..model.message import Priority, origin_word
 from ..model.task import TASK, TASK_UPDATE
@@ -26,6 +25,7 @@ from .dialects import BETWEEN, MARK, START, STOP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from ..model.alert import Rung
     from .dialects import Dialect
@@ -67,18 +67,10 @@ _HANDLE = (
 _WHERE = "the tool check_inbox, or `postroom check`, shows"
 
 
-class ShownLetter(Struct, frozen=True, kw_only=True):
+class ShownLetter(Entry, frozen=True, kw_only=True):
     """A letter as hooks show it, from whatever source."""
 
-    id: str
-    sender: str
     origin: str  # the sender, with how it is known
-    kind: str = ""
-    importance: str = ""
-    subject: str = ""
-    thread_tag: str = ""
-    sent_at: datetime | None = None
-    content: Any = ""  # text, or data
     is_persons: bool = False  # it is proven that the person wrote it
     was_read: bool = False
 
