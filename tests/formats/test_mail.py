@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from postroom import Invalid, Missing, PostroomError, Room, StoreBusy, UnknownAgent
 from postroom.core.authorize import RULES, Principal, agent_principal
-from postroom.core.verb import parameters
+from postroom.core.verb import parameters, perform
 from postroom.formats.errors import mail_problem
+from postroom.formats.mail import read_turn, turn_record
 from postroom.model.values import check_label
 from postroom.server.mail import MAIL
 from postroom.settings import Settings
@@ -131,6 +132,49 @@ def test_the_words_of_map(factory: RoomFactory) -> None:
     assert "completed" == ask(room, "close", conversationId=id)["conversation"]["status"]
     left = ask(room, "leave", conversationId=id)
     assert left["success"] is True and isinstance(left["leftAt"], int)
+
+
+SAID = ("content", "content_type", "thread_id", "in_reply_to", "importance", "visibility", "metadata")
+
+
+def turn_again(record: dict[str, Any], room: Room) -> dict[str, Any]:
+    """What is read of a turn that has the fields of another."""
+    turn = read_turn({name: record[name] for name in SAID if name in record})
+    turn.conversation, turn.agent_id = record["conversation_id"], record["participant_id"]
+    return turn_record(perform(room.core, room.principal, turn))
+
+
+@given(
+    PAYLOADS.filter(lambda payload: payload is not None),
+    st.sampled_from(["low", "normal", "high", "urgent"]),
+    st.dictionaries(st.text("abc", max_size=3), st.integers(0, 9), max_size=2),
+    st.booleans(),
+)
+def test_a_turn_comes_back_as_it_was(
+    payload: Any, importance: str, metadata: dict[str, Any], answers: bool
+) -> None:
+    room = Room(MemoryStore(), Settings(), clock=FakeClock())
+    id = talk(room, "ann", "bob")
+    reply = {"inReplyTo": say(room, id, "bob")} if answers else {}
+    rest = {"importance": importance, "metadata": metadata, "visibility": {"type": "all"}, **reply}
+    first = ask(room, "turn", id=id, participantId="ann", content=payload, contentType="x-own", **rest)["turn"]
+    again = turn_again(first, room)
+    assert {name: first.get(name) for name in SAID} == {name: again.get(name) for name in SAID}
+
+
+@pytest.mark.parametrize(
+    "lost", ["content", "content_type", "in_reply_to", "importance", "visibility", "metadata"]
+)
+def test_the_loss_of_any_field_of_a_turn_would_be_found(
+    lost: str, monkeypatch: pytest.MonkeyPatch, room: Room
+) -> None:
+    id = talk(room, "ann", "bob")
+    rest = {"importance": "high", "metadata": {"a": 1}, "visibility": {"type": "all"}, "contentType": "x-own"}
+    first = ask(room, "turn", id=id, participantId="ann", content=[1], inReplyTo=say(room, id, "bob"), **rest)
+    assert turn_again(first, room)[lost] == first[lost]
+    monkeypatch.setattr(f"{__name__}.SAID", tuple({*SAID} - {lost} | {"content"}))
+    changed = first | {"content": "other"} if lost == "content" else first
+    assert turn_again(changed, room).get(lost) != first[lost]
 
 
 @given(PAYLOADS.filter(lambda payload: payload is not None))

@@ -5,6 +5,7 @@ inbox        agent-inbox: messages, requests to send one, agents, and the lines 
 mail         `mail/*`: conversations, turns and threads in both dialects
 map          MAP: names, addresses, messages of sessions and of the link, agents, errors
 mcp          letters, agents and tasks as models get them over MCP
+nanobot      fields of letters in the metadata of nanobot's bus
 events       events in both dialects
 federation   the envelope between systems, as post rooms and as agent-inbox have it, and refusals
 export       the lines of an exported room

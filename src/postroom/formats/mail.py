@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..model.message import content_of, content_type
-from ..model.thread import conversation_of, note_of, reply_of, thread_of, turn_id
+from ..core.conversations import Guest, TakeTurn
+from ..errors import Invalid
+from ..model.message import content_of, content_type, is_typed, payload_to_parts
+from ..model.thread import conversation_of, letter_of_turn, note_of, reply_of, thread_of, turn_id
 from .inbox import milliseconds, present, stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..core.conversations import View
     from ..core.threads import ParticipantPresence, Summary
     from ..model.message import Message
-    from ..model.thread import Participant, ThreadRecord
+    from ..model.thread import Participant, Shape, ThreadRecord
 
 
 NOBODY = "system"  # MAP's name for the creator of an object that no agent created
@@ -87,6 +89,40 @@ def turn_record(message: Message) -> dict[str, Any]:
         status="complete",
         metadata=message.metadata,
     ) | {"content": turn_content(message)}
+
+
+def read_turn(fields: Mapping[str, Any]) -> TakeTurn:
+    """Return the turn in these fields of either dialect, whose names are in snake case."""
+    if "content" not in fields:
+        raise Invalid("is missing", field="content")
+    content, kind = fields["content"], fields.get("content_type")
+    shape: Shape = "content" if is_typed(content) else "bare"
+    is_text = isinstance(content, dict) and content.keys() == {"text"} and isinstance(content["text"], str)
+    if kind in {None, "text"} and is_text:
+        shape, content = "text", content["text"]  # MAP's clients send text as an object
+    if kind is None:
+        kind = content["type"] if is_typed(content) else "text"
+    reply = fields.get("in_reply_to")
+    return TakeTurn(
+        body=payload_to_parts(content),
+        content_type=kind,
+        shape=shape,
+        thread=fields.get("thread_id"),
+        reply_to=letter_of_turn(reply) if isinstance(reply, str) else reply,
+        source=fields.get("source_message_id"),
+        visibility=fields.get("visibility"),
+        metadata=fields.get("metadata") or {},
+        priority=fields.get("importance"),
+        subject=fields.get("subject"),
+        key=fields.get("key"),
+    )
+
+
+def read_guest(fields: Any) -> Guest:
+    """Return the participant that is to be invited."""
+    if not isinstance(fields, dict):
+        raise Invalid("must be an object", field="participant", hint="its keys are id, role and permissions")
+    return Guest(agent=fields.get("id"), role=fields.get("role"), permissions=fields.get("permissions") or {})
 
 
 def turn_content(message: Message) -> Any:

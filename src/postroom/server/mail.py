@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ..core import conversations
 from ..core import threads as core_threads
-from ..core.conversations import Guest, TakeTurn, turn_in
+from ..core.conversations import turn_in
 from ..core.threads import TurnFilter
 from ..core.validation import as_list, check_count
 from ..core.verb import perform, set_parameters, snake, verb
@@ -24,6 +24,8 @@ from ..formats.inbox import milliseconds, present
 from ..formats.mail import (
     conversation_record,
     presence_record,
+    read_guest,
+    read_turn,
     seat_record,
     stats_record,
     thread_record,
@@ -31,7 +33,6 @@ from ..formats.mail import (
     turn_record,
 )
 from ..formats.map import map_message
-from ..model.message import is_typed, payload_to_parts
 from ..model.thread import TURN, letter_of_turn
 from .requests import ForeignVerb, time_of
 
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from ..core.core import Core
     from ..core.verb import V, Verb
     from ..model.message import Message
-    from ..model.thread import Shape
 
 
 MAX_ROWS = 10_000  # rows in one answer
@@ -230,8 +230,8 @@ class Create(ParticipantVerb, kw_only=True):
             creator=creator,
             parent=self.parent_conversation_id,
             parent_turn=self.parent_turn_id,
-            guests=tuple(_guest(one) for one in self.initial_participants or ()),
-            first=None if first is None else _turn({snake(name): value for name, value in first.items()}),
+            guests=tuple(read_guest(one) for one in self.initial_participants or ()),
+            first=None if first is None else read_turn({snake(name): value for name, value in first.items()}),
         )
         view = perform(core, principal, opening)
         record, seat = conversation_record(view), conversations.seat_in(core, view, creator) if creator else None
@@ -366,7 +366,7 @@ class Invite(ParticipantVerb, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
         named = self.participant or {"id": self.agent_id or self.participant_id}
-        guest = _guest({"role": self.role, **named})
+        guest = read_guest({"role": self.role, **named})
         view = perform(core, principal, conversations.Invite(conversation=self.conversation, guest=guest))
         return {"ok": True, "invited": True, **_participant(core, view, guest.agent)}
 
@@ -391,7 +391,7 @@ class Turn(ParticipantVerb, kw_only=True):
     key: Annotated[str | None, "with it, to say it again is safe: it is one turn"] = None
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
-        turn = _turn(set_parameters(self))
+        turn = read_turn(set_parameters(self))
         turn.conversation, turn.agent_id = self.conversation, self.agent(principal)
         record = turn_record(perform(core, principal, turn))
         return record | {"turn": record}
@@ -557,37 +557,3 @@ def _participant(core: Core, view: View, agent: str) -> dict[str, Any]:
     """Return the participant that joined; nothing if it has left again by now."""
     seat = conversations.seat_in(core, view, agent)
     return {} if seat is None else {"participant": seat_record(seat)}
-
-
-def _guest(params: Any) -> Guest:
-    if not isinstance(params, dict):
-        raise Invalid("must be an object", field="participant", hint="its keys are id, role and permissions")
-    return Guest(agent=params.get("id"), role=params.get("role"), permissions=params.get("permissions") or {})
-
-
-def _turn(params: dict[str, Any]) -> TakeTurn:
-    if "content" not in params:
-        raise Invalid("is missing", field="content")
-    content, kind = params["content"], params.get("content_type")
-    shape: Shape = "content" if is_typed(content) else "bare"
-    if kind in {None, "text"} and isinstance(content, dict) and _is_text(content):
-        shape, content = "text", content["text"]  # MAP's clients send text as an object
-    content_type = content["type"] if kind is None and is_typed(content) else kind
-    reply = params.get("in_reply_to")
-    return TakeTurn(
-        body=payload_to_parts(content),
-        content_type="text" if content_type is None else content_type,
-        shape=shape,
-        thread=params.get("thread_id"),
-        reply_to=letter_of_turn(reply) if isinstance(reply, str) else reply,
-        source=params.get("source_message_id"),
-        visibility=params.get("visibility"),
-        metadata=params.get("metadata") or {},
-        priority=params.get("importance"),
-        subject=params.get("subject"),
-        key=params.get("key"),
-    )
-
-
-def _is_text(content: dict[str, Any]) -> bool:
-    return content.keys() == {"text"} and isinstance(content["text"], str)

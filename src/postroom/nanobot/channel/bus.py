@@ -8,12 +8,11 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from ...model.codec import to_plain
+from ...formats.nanobot import bus_fields
 from . import text as channel_text
 from .config import OWN_CHANNEL
 
 if TYPE_CHECKING:
-    from ...model.message import Message
     from .post import Unpacked
     from .turns import Turn
 
@@ -62,25 +61,8 @@ def inbound(turn: Turn, unpacked: Unpacked) -> Inbound:
         session=intent.session,
         content=content,
         media=unpacked.media,
-        metadata={OWN_CHANNEL: ours, **_letter_fields(message)},
+        metadata={OWN_CHANNEL: ours, **bus_fields(message)},
     )
-
-
-def _letter_fields(message: Message) -> dict[str, Any]:
-    """Return the fields of a letter under the documented keys `mailbox_…`.
-
-    Nothing that a peer wrote becomes a key here: nanobot acts on some metadata keys.
-    """
-    return {
-        "mailbox_type": message.kind,
-        "mailbox_task": None if message.task is None else to_plain(message.task),
-        "mailbox_parts": [
-            {name: value for name, value in part.to_json().items() if name != "bytes"} for part in message.parts
-        ],
-        "mailbox_ttl": message.hops,
-        "mailbox_trace": list(message.trace),
-        "reply_to": message.in_reply_to,
-    }
 
 
 def stop(turn: Turn) -> Inbound:

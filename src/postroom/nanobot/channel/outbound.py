@@ -9,14 +9,12 @@ import re
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import Invalid
-from ...model.names import check_id
-from ...store.files.layouts.base import time_or_none
+from ...formats.nanobot import TYPE, read_bus_fields
 from .config import OWN_CHANNEL
 from .post import Caller, Outgoing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
     from .post import Post
     from .turns import Turn, Turns
@@ -26,10 +24,7 @@ if TYPE_CHECKING:
 CALLER = "mailbox_asked"  # the conversation that sends it
 SENT_AS = "mailbox_id"  # the id of the letter it becomes, so that a retry sends nothing twice
 COLLECTED = "mailbox_collected"  # it is kept for the end of its turn
-# Local code sets:
-TYPE = "mailbox_type"
-TASK = "mailbox_task"
-TTL = "mailbox_ttl"
+# Local code sets, besides those of `formats/nanobot.py`:
 CALLBACK = "mailbox_callback"
 _PROGRESS = ("_progress", "_tool_hint", "_tool_events", "_stream_delta", "_stream_end", "_retry_wait")
 _ERROR = "Sorry, I encountered an error"
@@ -181,38 +176,24 @@ def caller_of(message: Message) -> Caller | None:
 
 def outgoing(message: Message, post: Post, warn: Callable[[str], None]) -> Outgoing:
     """Return the new mail in a message. Local code may make it a task with an id and a deadline, lower its ttl,
-    and name the conversation for its answer. Settings that cannot be applied are refused or warned of.
+    and name the conversation for its answer.
     """
-    kind = message.metadata.get(TYPE) or "message"
-    if kind not in {"message", "task"}:
-        raise Invalid(f"{kind!a} is not a type", field=TYPE, hint="message or task")
-    task, most = message.metadata.get(TASK), post.core.limits.hops
-    if task is not None and kind != "task":
-        warn(f"{TASK} is left out: {TYPE} is not task")
-    ttl, callback = _ttl(message.metadata.get(TTL)), _callback(message.metadata.get(CALLBACK))
-    if ttl is not None and ttl > most:
-        warn(f"{TTL} is {ttl}, and is sent as {most}: it can be lowered, not raised")
+    fields = read_bus_fields(message.metadata, post.core.limits.hops, warn)
+    callback = _callback(message.metadata.get(CALLBACK))
     is_retry = SENT_AS in message.metadata
-    id = message.metadata.setdefault(SENT_AS, post.new_id())
     return Outgoing(
         to=message.chat_id,
         text=message.content,
         media=tuple(message.media),
-        is_task=kind == "task",
-        deadline=_deadline(task),
-        id=id,
+        is_task=fields.is_task,
+        deadline=fields.deadline,
+        id=message.metadata.setdefault(SENT_AS, post.new_id()),
         is_retry=is_retry,
         is_automatic=caller_of(message) is None and TYPE not in message.metadata and callback is None,
-        task_id=_task_id(task, warn),
-        ttl=None if ttl is None else min(ttl, most),
+        task_id=fields.task_id,
+        ttl=fields.ttl,
         callback=callback,
     )
-
-
-def _ttl(value: Any) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
-        return value
-    raise Invalid(f"{value!a} is not a valid ttl", field=TTL, hint="a whole number from 1 on")
 
 
 def _callback(value: Any) -> Caller | None:
@@ -226,23 +207,3 @@ def _callback(value: Any) -> Caller | None:
             "needs a channel and a chat_id", field=CALLBACK, hint="give both as text; session_id is optional"
         )
     return Caller(channel=channel, chat=chat, session=str(session or f"{channel}:{chat}"))
-
-
-def _task_id(task: Any, warn: Callable[[str], None]) -> str | None:
-    if not isinstance(task, dict):
-        return None
-    for name in sorted(map(str, task.keys() - {"id", "deadline"})):
-        if (name, task[name]) != ("state", "pending"):
-            warn(f"{TASK}.{name} is left out: a task is given with its id and its deadline")
-    return None if task.get("id") is None else check_id(task["id"], f"{TASK}.id")
-
-
-def _deadline(task: Any) -> datetime | float | None:
-    """Return when a task of local code is due: a time in ISO form, or seconds from now."""
-    due = task.get("deadline") if isinstance(task, dict) else None
-    if not isinstance(due, str):
-        return due
-    at = time_or_none(due)
-    if at is None:
-        raise Invalid(f"{due!a} is not a time", field=f"{TASK}.deadline", hint="in ISO form, or seconds from now")
-    return at
