@@ -295,6 +295,11 @@ def test_a_verb_is_a_command_without_a_line_of_the_command_line(shell: Shell) ->
     assert "postroom toy-box - return toys of one colour" in shown
     assert "which colour" in shown and "how many at most; 2 by default" in shown
     assert toy("toy-box", "--as", "ann").returncode == 64
+    assert "toy-box" in toy("__complete", "--", "toy").stdout.split()
+    assert "--limit" in toy("__complete", "--", "toy-box", "--l").stdout.split()
+    assert "toy-box" in toy("help", "all").stdout
+    hint = toy("toy-bxo").stderr
+    assert "did you mean 'toy-box'?" in hint
 
 
 def test_a_long_list_is_begun_and_says_how_to_see_the_rest(shell: Shell) -> None:

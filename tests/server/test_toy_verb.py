@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import runpy
+import shutil
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -123,6 +126,54 @@ def test_a_verb_is_on_the_reference_page() -> None:
     assert "Return a text several times. Callers: the mailbox's own agent" in section
     assert "| `times` | count | how often |" in section and "Result: mailbox, texts." in section
     assert "Result: characters." in page.partition("### `length`\n")[2].partition("###")[0]
+
+
+METHOD = """
+    def echo(self, text: str, *, times: int = 1) -> list[Letter]:
+        return self._perform(Echo, text=text, times=times)
+"""
+AWAITED = f"""
+import asyncio, sys
+from typing import Annotated
+from postroom.core.verb import MailboxVerb, verb
+from postroom.letter import Letter
+from postroom.mailbox import Mailbox
+
+@verb("echo", list, under="texts", action="check", writes=False)
+class Echo(MailboxVerb, kw_only=True):
+    text: Annotated[str, "what to return"]
+    times: Annotated[int, "how often"] = 1
+
+    def run(self, _core, _principal):
+        return [self.text] * self.times
+
+class Methods:{METHOD}
+Mailbox.echo = Methods.echo
+
+from postroom import aio
+
+async def play():
+    async with aio.open("memory:") as room:
+        print(await room.mailbox("ann").echo("x", times=2))
+
+asyncio.run(play())
+"""
+
+
+def test_a_method_of_a_verb_is_awaited_and_in_the_types_of_the_async_face(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", AWAITED], capture_output=True, text=True, check=False)
+    assert ("['x', 'x']\n", "") == (done.stdout, done.stderr)
+    stub = runpy.run_path(str(HOME / "tools" / "aio_stub.py"))["stub"]
+    home, package = stub.__globals__["PACKAGE"], tmp_path / "postroom"
+    shutil.copytree(home, package, ignore=shutil.ignore_patterns("*.pyc"))
+    source = package / "mailbox.py"
+    first = "    def send_many("
+    source.write_text(source.read_text().replace(first, METHOD.lstrip("\n") + f"\n{first}", 1))
+    whole = stub()
+    assert "echo" not in whole
+    stub.__globals__["PACKAGE"] = package
+    added = "    async def echo(self, text: str, *, times: int = 1) -> list[AsyncLetter]: ..."
+    assert {added} == {*stub().splitlines()} - {*whole.splitlines()}
 
 
 def test_a_verb_that_nobody_declares_is_nowhere(tmp_path: Path) -> None:

@@ -184,6 +184,21 @@ def command_of_verb(word: str) -> Command | None:
     return Command(word, (), verb=found, places=places, looks=not found.declaration().writes)
 
 
+def words_of_verbs() -> list[str]:
+    """Return the commands that are in no table: a verb is one by itself."""
+    from ..core.verb import VERBS, load_verbs  # noqa: PLC0415 - rare
+
+    load_verbs()
+    return [name.replace("_", "-") for name, found in VERBS.items() if not found.declaration().local]
+
+
+def verbs_alone() -> list[Command]:
+    """Return the commands of the verbs that no row of the table calls."""
+    called = {command_of(name).verb for name in COMMANDS}
+    found = [command_of_verb(word) for word in words_of_verbs()]
+    return [one for one in found if one is not None and one.verb not in called and one.name not in COMMANDS]
+
+
 # -- options from the parameters of a verb
 
 # Parameter -> how it is written, its metavar, and what shells offer for it.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..environment import Uninterrupted, environment, own_room, project_room, variable
 from ..errors import PostroomError
 from .answer import Answer
-from .command import Option, command, command_of, with_common
+from .command import Option, command, command_of, command_of_verb, with_common, words_of_verbs
 from .parse import split
 from .table import COMMANDS, HIDDEN, below
 
@@ -82,9 +82,12 @@ def candidates(words: Sequence[str]) -> list[str]:
     """Return the words that the last one could become. Never raise: completion must not print errors."""
     *before, last = words or [""]
     name, typed, rest = split(before)
-    if name in {"", *HIDDEN}:
-        return [] if typed else _starting(last, _first_words())
-    declared = with_common(command_of(name).options if name in COMMANDS else ())
+    if name in HIDDEN:
+        return []
+    if not typed:
+        return _starting(last, _first_words()) or _starting(last, words_of_verbs())
+    known = command_of(name) if name in COMMANDS else None if name else command_of_verb(typed)
+    declared = with_common(known.options if known else ())
     options = {spelt: option for option in declared for spelt in option.names}
     awaited = options.get(before[-1]) if before else None
     if awaited is not None and awaited.kind != "flag":
@@ -99,7 +102,7 @@ def candidates(words: Sequence[str]) -> list[str]:
     filled = _count_places(rest, options)
     place = places[min(filled, len(places) - 1)] if places else None
     found = _values(place, last, words) if place and (filled < len(places) or place.many) else []
-    return found if found == [FILES] else [*(_starting(last, below(name)) if not filled else ()), *found]
+    return found if found == [FILES] else [*(_starting(last, below(name)) if name and not filled else ()), *found]
 
 
 def _first_words() -> list[str]:

@@ -7,7 +7,7 @@ from textwrap import fill, wrap
 from typing import TYPE_CHECKING
 
 from .answer import Answer, screen_of
-from .command import EVERYWHERE, Command, Option, command, command_of, command_of_verb
+from .command import EVERYWHERE, Command, Option, command, command_of, command_of_verb, verbs_alone, words_of_verbs
 from .errors import MEANINGS, Usage
 from .parse import meant, split
 from .quick import version, version_text
@@ -54,9 +54,12 @@ def overview(width: int) -> str:
 
 def contents(width: int) -> str:
     """Return the page of all commands by group."""
+    room = max(map(len, COMMANDS))
     lines = [*_folded(_TITLE, width, ""), "", "USAGE", _USAGE, ""]
     for title, names in GROUPS.items():
-        lines += [title.upper(), *_commands(names, width, max(map(len, COMMANDS))), ""]
+        lines += [title.upper(), *_commands(names, width, room), ""]
+    alone = (_entry(one.name, one.summary, width, room) for one in verbs_alone())
+    lines += ["OTHER VERBS", *alone, ""]
     lines += _folded(
         "postroom help COMMAND explains one; postroom help options what all have in common.", width, ""
     )
@@ -222,7 +225,7 @@ def run_help(call: Call) -> Answer:
     name, first, rest = split(typed.split(" "))
     known = not rest and (name or command_of_verb(first))
     if not known:
-        hint = meant(typed, COMMANDS) or "postroom help all lists them"
+        hint = meant(typed, [*COMMANDS, *words_of_verbs()]) or "postroom help all lists them"
         raise Usage(f"there is no command {typed!a}", field="COMMAND", hint=hint)
     found = known if isinstance(known, Command) else command_of(name) if name in COMMANDS else None
     return _explained(found, name, screen_of(call))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..environment import Uninterrupted
 from ..errors import Invalid
-from .command import EVERYWHERE, command_of, command_of_verb, with_common
+from .command import EVERYWHERE, command_of, command_of_verb, with_common, words_of_verbs
 from .errors import Usage
 from .table import COMMANDS, HIDDEN, MEANT, RETIRED, below, resolve
 
@@ -160,7 +160,8 @@ def parse(words: Sequence[str]) -> Call:
     elif typed:
         command = command_of_verb(typed)
         if command is None:
-            hint = RETIRED.get(typed) or MEANT.get(typed) or meant(typed, COMMANDS) or "postroom help all"
+            hint = RETIRED.get(typed) or MEANT.get(typed) or meant(typed, [*COMMANDS, *words_of_verbs()])
+            hint = hint or "postroom help all"
             raise Usage(f"there is no command {typed!a}", field="command", hint=hint)
     call = Call(command, typed)
     options = with_common(command.options if command else ())
