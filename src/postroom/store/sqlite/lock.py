@@ -31,11 +31,11 @@ _SHORT_AT = 21  # "!" while the reserve is not what it should be
 _END = 22  # the other bytes before the note, and those behind it, belonged to earlier versions
 
 # Seconds between two tries. A writer that has waited for EAGER_AFTER tries more often than one that has just come.
-# Measured with eight writers on a busy machine: the slowest sent 0.5 to 0.9 of what the fastest sent, and the
-# worst send took 0.1 s where SQLite's own waiting took 3 s. Pauses three times as long, whose rate was that of a
-# futex by which the leaving writer wakes the next one, sent a tenth less, and the slowest got down to 0.3.
-SHORTEST, LONGEST = 0.00001, 0.0001
-EAGER_AFTER, EAGER = 0.0005, 0.00003
+# Measured with eight writers: the slowest sends 0.9 of what the fastest sends, and the worst send takes 20 ms
+# where SQLite's own waiting takes 2 s. Pauses of 10 to 100 µs leave less time to work (a tenth fewer letters), and
+# those of 2 to 10 ms leave the disk idle (a fifth fewer, and the slowest sends 0.6).
+SHORTEST, LONGEST = 0.0001, 0.0005
+EAGER_AFTER, EAGER = 0.003, 0.0001
 # A wait beyond PATIENT is for a long commit, or one of hundreds of writers: tries become rarer, down to one in
 # RAREST seconds, else they would leave no time to work.
 PATIENT, RAREST = 0.1, 0.005
