@@ -1,4 +1,6 @@
-"""One watch of a store for all tasks of an event loop that wait for mail, of the async face or of the server."""
+"""Watches of a store in an event loop: one for all tasks that wait for mail, of the async face or of the server,
+and one for a service that follows all commits of a room.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,45 @@ import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from .store.notification import POLL
+from .store.notification import POLL, ROOM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from .store.protocol import Store, Watch
+
+
+POLL_ROOM = 1.0  # seconds between two signals of `room_watch` from a store without notifications
+
+
+@contextmanager
+def room_watch(store: Store, woken: asyncio.Event) -> Iterator[None]:
+    """Set an event at each commit to the room and, where folders are the room, at each file for another system.
+
+    Every commit of the room pays for it while the block runs, so a service that has just looked leaves the block.
+    """
+    loop, watch = asyncio.get_running_loop(), store.watch((ROOM,))
+
+    def notified() -> None:
+        watch.notified()
+        woken.set()
+
+    async def poll() -> None:
+        while True:
+            await asyncio.sleep(POLL_ROOM)
+            notified()
+
+    polling = None if watch.fileno() >= 0 else asyncio.ensure_future(poll())
+    if polling is None:
+        loop.add_reader(watch.fileno(), notified)
+    try:
+        yield
+    finally:
+        if polling is None:
+            loop.remove_reader(watch.fileno())
+        else:
+            polling.cancel()
+        watch.close()
 
 
 class SharedWatcher:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cached_property, partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from ..formats.map import ANNOUNCE
 from ..model.names import ANYWHERE, fold, system_of
 from ..policy.trust import routes_to
 from ..server.requests import Schedule
-from ..store.notification import ROOM
+from ..watcher import room_watch
 from . import exposure
 from .connection import ConnectionLost, RpcConnection
 from .courier import Courier, RetryLog
@@ -32,9 +32,8 @@ from .link import Link, LinkState, PeerConnection, ping, report
 from .lookup import AgentLookup
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
 
-    from ..core.core import Core
     from ..model.peer import Peer
     from ..server.executor import Executor
 
@@ -57,36 +56,6 @@ _OF_CONNECTION = (
     "place",
 )  # fields that a new connection needs
 MOST = 10_000  # remote mailboxes with mail that are read at once
-
-
-@contextmanager
-def room_watch(core: Core, woken: asyncio.Event) -> Iterator[None]:
-    """Set an event at each commit to the room and, where folders are the room, at each file for another system.
-
-    A store without notifications has it set every ALONE seconds.
-    """
-    loop, watch = asyncio.get_running_loop(), core.store.watch((ROOM,))
-
-    def notified() -> None:
-        watch.notified()
-        woken.set()
-
-    async def poll() -> None:
-        while True:
-            await asyncio.sleep(ALONE)
-            notified()
-
-    polling = None if watch.fileno() >= 0 else asyncio.ensure_future(poll())
-    if polling is None:
-        loop.add_reader(watch.fileno(), notified)
-    try:
-        yield
-    finally:
-        if polling is None:
-            loop.remove_reader(watch.fileno())
-        else:
-            polling.cancel()
-        watch.close()
 
 
 class Exchange:
@@ -164,34 +133,36 @@ class Exchange:
 
     async def run(self) -> None:
         """Run all links for ever."""
-        with room_watch(self.core, self._woken):
-            try:
-                await self._run()
-            finally:
-                await self._record_end()
-                await self._stop()
+        try:
+            while True:
+                began = monotonic()
+                # Before the poll: what comes during it wakes us for the next one.
+                self._woken.clear()
+                with room_watch(self.core.store, self._woken):
+                    await self._poll_safely()
+                    polled = monotonic()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(LOOK if self._links else NOBODY):
+                            await self._woken.wait()
+                # Every local letter causes a notification, and a poll is slow where much waits.
+                pause = max(PACE, polled - began) if self._links else ALONE
+                await asyncio.sleep(max(0.0, polled + pause - monotonic()))
+        finally:
+            await self._record_end()
+            await self._stop()
 
-    async def _run(self) -> None:
-        while True:
-            # Before the poll: what comes during it wakes us for the next one.
-            self._woken.clear()
-            began = monotonic()
-            try:
-                await self._poll()
-                self._retry_log.recovered()
-            except PostroomError as wrong:
-                self._retry_log.failed(wrong)
-                await asyncio.sleep(ALONE)
-            except ConnectionLost:  # of a mounted folder, which is gone: see `mounts`
-                raise
-            except Exception:  # the loop must go on: else no peer would get mail any more
-                log.exception("mail for other systems waits because of an internal error")
-                await asyncio.sleep(ALONE)
-            # Every local letter causes a notification, and a poll is slow where much waits.
-            await asyncio.sleep(max(PACE, monotonic() - began) if self._links else ALONE)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK if self._links else NOBODY):
-                    await self._woken.wait()
+    async def _poll_safely(self) -> None:
+        try:
+            await self._poll()
+            self._retry_log.recovered()
+        except PostroomError as wrong:
+            self._retry_log.failed(wrong)
+            await asyncio.sleep(ALONE)
+        except ConnectionLost:  # of a mounted folder, which is gone: see `mounts`
+            raise
+        except Exception:  # the loop must go on: else no peer would get mail any more
+            log.exception("mail for other systems waits because of an internal error")
+            await asyncio.sleep(ALONE)
 
     def _poll_later(self, seconds: float) -> None:
         asyncio.get_running_loop().call_later(seconds + A_MOMENT, self._woken.set)

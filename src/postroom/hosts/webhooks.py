@@ -37,7 +37,7 @@ from ..errors import Missing, PostroomError
 from ..model.codec import encode
 from ..model.webhook import read_target, signed_headers
 from ..policy.webhook_targets import why_not
-from ..store.notification import ROOM
+from ..watcher import room_watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -422,7 +422,8 @@ class WebhookService:
         """Start and stop workers as webhooks come and go, until cancelled."""
         try:
             while True:
-                with self._executor.listen([ROOM]) as changed:
+                changed = asyncio.Event()
+                with room_watch(self._executor.core.store, changed):
                     if await self._look():
                         await _sleep(changed, LOOK)
                 await asyncio.sleep(PACE)  # nothing listens now, so a busy room costs nothing

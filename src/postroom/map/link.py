@@ -19,9 +19,9 @@ from ..core import peers
 from ..core.core import change_record, find_value
 from ..errors import PostroomError
 from ..federation.connection import CUT, MapRefusal, RpcConnection, dial, pause, read, sender
-from ..federation.exchange import room_watch
 from ..model.codec import blake2b, encode
 from ..model.record import MAP_LINK
+from ..watcher import room_watch
 from . import link_directory
 from .link_messages import LinkSender
 from .link_session import LinkSession
@@ -140,7 +140,7 @@ class MapLink:
     async def run(self) -> None:
         """Run sessions for ever; each kind of problem is logged once."""
         tries = 0
-        with room_watch(self._core, self._woken):
+        with room_watch(self._core.store, self._woken):
             while True:
                 began = monotonic()
                 try:

@@ -44,7 +44,7 @@ _SIGNAL_FLAGS = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 class Notifier(Protocol):
     """What a store needs to wake others: signals opened before the sync, sent after it."""
 
-    def open_signals(self, mailboxes: Collection[str]) -> list[Any]: ...
+    def open_signals(self, *commits: Collection[str]) -> list[Any]: ...
     def notify(self, signals: Iterable[Any]) -> None: ...
     def close_signals(self, signals: Iterable[Any]) -> None: ...
     def watch(self, mailboxes: Iterable[str]) -> Watch: ...
@@ -65,8 +65,8 @@ class ProcessNotifier:
         self._idle_inotify: list[int] = []
         self._pid = os.getpid()
 
-    def open_signals(self, mailboxes: Collection[str]) -> list[int]:
-        """Open the signal files of these mailboxes and of the room, as far as they exist.
+    def open_signals(self, *commits: Collection[str]) -> list[int]:
+        """Open the signal files of the room and of the mailboxes of some commits, as far as they exist.
 
         Call it once the mail is visible: a watch that creates its signal file later looks for mail after that, and
         finds it.
@@ -75,8 +75,11 @@ class ProcessNotifier:
             self._has_waiters = os.access(self._folder, os.X_OK)
             if not self._has_waiters:
                 return []
+        wanted = {ROOM: None}
+        for mailboxes in commits:
+            wanted |= dict.fromkeys((EVERYONE,) if len(mailboxes) > MANY else mailboxes)
         signals = []
-        for mailbox in (ROOM, EVERYONE) if len(mailboxes) > MANY else (ROOM, *mailboxes):
+        for mailbox in wanted:
             path = self._paths.get(mailbox) or self._paths.setdefault(mailbox, self.path(mailbox))
             if not os.access(path, os.W_OK):  # nobody ever waited here; access() is cheaper than a failed open()
                 continue
@@ -169,8 +172,8 @@ class LocalNotifier:
         self.lock = allocate_lock()
         self._watches: set[LocalWatch] = set()
 
-    def open_signals(self, mailboxes: Collection[str]) -> list[str]:
-        return [ROOM, *mailboxes]
+    def open_signals(self, *commits: Collection[str]) -> list[str]:
+        return [ROOM, *(mailbox for mailboxes in commits for mailbox in mailboxes)]
 
     def notify(self, signals: Iterable[str]) -> None:
         if not self._watches:

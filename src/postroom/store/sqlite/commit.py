@@ -7,7 +7,7 @@ answer and notify. No process learns of a letter before it is durable.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import apsw
 import msgspec
@@ -16,6 +16,7 @@ from ..protocol import Posted, Write, must_last, sends
 from .writes import WriteTransaction
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from types import TracebackType
 
     from ..notification import Notifier
@@ -112,7 +113,7 @@ class Batch:
         self._notifier = notifier
         # More than one where a connection was dropped after an error: each has its own hold on the log.
         self._to_sync: dict[Connection, bool] = {}
-        self._signals: list[Any] = []
+        self._to_notify: list[Collection[str]] = []  # the mailboxes of each commit
 
     def __enter__(self) -> None:
         self._local.batch = self
@@ -121,16 +122,20 @@ class Batch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._local.batch = None
+        if not self._to_sync:
+            return
+        # Each signal once: who follows the whole room is woken by the batch, not by each letter in it.
+        signals = self._notifier.open_signals(*self._to_notify)
         # Also after an error in the block: the commits before it are in the room, and are synced like any other
         # (G1).
         try:
             for conn, must_sync in self._to_sync.items():
                 make_safe(conn, must_sync=must_sync)
-            self._notifier.notify(self._signals)
+            self._notifier.notify(signals)
         finally:
-            self._notifier.close_signals(self._signals)
+            self._notifier.close_signals(signals)
 
-    def add(self, conn: Connection, signals: list[Any], *, must_sync: bool) -> None:
-        """Take in a commit that is visible by now; the signals are sent after the sync."""
+    def add(self, conn: Connection, mailboxes: Collection[str], *, must_sync: bool) -> None:
+        """Take in a commit that is visible by now; these mailboxes are notified after the sync."""
         self._to_sync[conn] = must_sync or self._to_sync.get(conn, False)
-        self._signals += signals
+        self._to_notify.append(mailboxes)

@@ -201,12 +201,13 @@ class SqliteStore:
         except UnicodeDecodeError as error:
             raise self.damaged(error) from None
         posted = done.posted
-        # Opened before the sync: a watch that begins later finds the letter by its first look.
-        signals = self.notifier.open_signals(mailboxes_to_notify(done.writes, posted))
+        mailboxes = mailboxes_to_notify(done.writes, posted)
         batch = self._local.batch
         if batch is not None:
-            batch.add(conn, signals, must_sync=done.must_sync)
+            batch.add(conn, mailboxes, must_sync=done.must_sync)
         else:
+            # Opened before the sync: a watch that begins later finds the letter by its first look.
+            signals = self.notifier.open_signals(mailboxes)
             # Sync, then notify: no process may learn of a letter that a power cut could still take back.
             try:
                 if done.must_sync or conn.on_commit:
