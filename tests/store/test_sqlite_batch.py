@@ -1,12 +1,14 @@
-"""Several commits under one sync (G1), which comes at the end of the batch whatever happens in it."""
+"""Several commits in one transaction and with one sync (G1), at the end of the batch whatever happens in it."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
+import apsw
 import pytest
 
-from postroom.errors import StoreFailing
+from postroom.errors import PostroomError, StoreBusy, StoreFailing
 from postroom.model.query import LetterQuery
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import claim, held, letter, note, post, send
@@ -62,12 +64,66 @@ def test_a_barrier_in_a_batch_is_kept_at_its_end(store: SqliteStore, syncs: Sync
     assert syncs.count == 1
 
 
-def test_another_writer_gets_in_between_two_commits_of_a_batch(store: SqliteStore, other: SqliteStore) -> None:
+def test_another_writer_waits_for_the_batch_and_sees_all_of_it_at_once(
+    store: SqliteStore, other: SqliteStore
+) -> None:
+    other.connection().lock.timeout = 0.01
     with store.batch():
         send(store, "first")
-        send(other, "second")
+        with pytest.raises(StoreBusy):
+            send(other, "second")
         send(store, "third")
-    assert ids(other) == ["first", "second", "third"]
+        assert ids(other) == []
+    assert ids(other) == ["first", "third"]
+    send(other, "second")
+    assert ids(store) == ["first", "third", "second"]
+
+
+class FullDisk:
+    """In place of the cursor that writes: its next COMMIT fails, as on a full disk."""
+
+    def __init__(self, cursor: Any) -> None:
+        self._cursor = cursor
+        self.is_full = True
+
+    def execute(self, sql: str, *values: Any) -> Any:
+        if self.is_full and sql == "COMMIT":
+            self.is_full = False
+            raise apsw.FullError
+        return self._cursor.execute(sql, *values)
+
+    def executemany(self, sql: str, *values: Any) -> Any:
+        return self._cursor.executemany(sql, *values)
+
+
+def test_if_the_transaction_fails_each_commit_is_tried_by_itself(store: SqliteStore, other: SqliteStore) -> None:
+    send(store, "before")
+    names = store.connection().names
+    with store.batch():
+        claimed = claim(store, held(store, "before"))
+        send(store, "first")
+        names.cursor = FullDisk(names.cursor)  # type: ignore[assignment]
+    assert ids(other) == ["before", "first"]
+    assert held(other, "before") == claimed
+
+
+def test_a_commit_that_cannot_be_repeated_fails_the_batch(store: SqliteStore, other: SqliteStore) -> None:
+    send(store, "before")
+    conn = store.connection()
+    disk = FullDisk(conn.names.cursor)
+    release = conn.lock.release
+
+    def let_another_claim_it() -> None:
+        release()
+        if not disk.is_full and held(other, "before").lease is None:
+            claim(other, held(other, "before"))
+
+    with pytest.raises(PostroomError), store.batch():  # noqa: PT012
+        claim(store, held(store, "before"))
+        send(store, "first")
+        conn.names.cursor = disk  # type: ignore[assignment]
+        conn.lock.release = let_another_claim_it  # type: ignore[method-assign]
+    assert ids(other) == ["before", "first"]
 
 
 def test_if_the_sync_fails_the_end_of_the_batch_says_so(store: SqliteStore, syncs: Syncs) -> None:

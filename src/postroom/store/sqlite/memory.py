@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from _thread import allocate_lock, get_ident
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import apsw
@@ -24,6 +25,7 @@ from .wal import Log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from ...clock import Clock
@@ -45,6 +47,9 @@ class MemoryStore(SqliteStore):
 
     def connect(self) -> MemoryConnection:
         return MemoryConnection(self.path, self._lock, boot=self.boot, busy_timeout=self.busy_timeout)
+
+    def batch(self) -> AbstractContextManager[None]:
+        return nullcontext()  # nothing is synced, and other threads need not wait for all of it
 
     def examine(self, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:  # noqa: ARG002
         """Report how little the room promises: nothing here could break by itself."""

@@ -190,10 +190,13 @@ class SqliteStore:
     # -- writing
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
-        conn = self.connection()
+        conn, batch = self.connection(), self._local.batch
+        step = commit if batch is None else batch.commit
         try:
-            done = commit(conn, writes, durable=self._durable)
+            done = step(conn, writes, durable=self._durable)
         except StoreFailing:
+            if batch is not None:
+                batch.end()
             self.drop(conn)  # the next commit opens the room again
             raise
         except (apsw.Error, OSError) as error:
@@ -202,7 +205,6 @@ class SqliteStore:
             raise self.damaged(error) from None
         posted = done.posted
         mailboxes = mailboxes_to_notify(done.writes, posted)
-        batch = self._local.batch
         if batch is not None:
             batch.add(conn, mailboxes, must_sync=done.must_sync)
         else:
