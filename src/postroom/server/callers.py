@@ -102,7 +102,7 @@ class Caller:
         if kind is Schedule.WAIT and self._has_left:  # do not hand out a letter that nobody receives
             return replied(None)
         run = partial(self._run_checked, request)
-        if kind in {Schedule.MANY, Schedule.SLOW, Schedule.LARGE}:
+        if kind in (Schedule.MANY, Schedule.SLOW, Schedule.LARGE):
             run = partial(_encode_answer, call, run)
         done = self._executor.carry_out(request, run, self, partial(self._finish, call), kind)
         if kind is Schedule.WAIT:

@@ -220,14 +220,14 @@ class Executor:
         kind, name = kind or schedule_of(request), request.declaration().name
         if kind is Schedule.WAIT:
             return asyncio.ensure_future(self._wait(request, name, run, caller, finish))
-        job = Job(lambda: in_json(request, run()), caller, self._pools.get(kind), name=name, finish=finish)
-        return self._add(job)
+        threads = None if kind is Schedule.WRITE else self._pools[kind]
+        return self._add(Job(lambda: in_json(request, run()), caller, threads, name=name, finish=finish))
 
     def submit(
         self, run: Callable[[], Any], caller: object = None, kind: Schedule = Schedule.WRITE
     ) -> asyncio.Future[Any]:
         """Run something when its caller's turn comes, and return its future result."""
-        return self._add(Job(run, caller, self._pools.get(kind)))
+        return self._add(Job(run, caller, None if kind is Schedule.WRITE else self._pools[kind]))
 
     async def run_slow(self, run: Callable[[], Any]) -> Any:
         """Run something that may take long on another thread, and return its result."""

@@ -204,6 +204,7 @@ class LineConnection(Connection, asyncio.Protocol):
         self._server = server
         self._splitter = LineSplitter(largest_frame(server.limits))
         self._lines: deque[bytes | None] = deque()  # that were not parsed yet; None: too long
+        self._arrived = asyncio.Event()  # set when there are lines, or will be no more
         self._transport: asyncio.Transport | None = None
         self._is_unread = False  # does the client not read its replies?
         self._is_ended = False  # has it sent its last line, or does the server stop?
@@ -228,7 +229,7 @@ class LineConnection(Connection, asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._running is not None:
             self._lines += self._splitter.feed(data)
-            self._changed.set()
+            self._arrived.set()
             if len(self._lines) > MAX_WAITING or len(data) > MAX_PACKET:
                 self._pause_reading()
 
@@ -237,7 +238,7 @@ class LineConnection(Connection, asyncio.Protocol):
         self._is_ended = True
         self._lines += self._splitter.last()
         self._watch_hangup()
-        self._changed.set()
+        self._arrived.set()
         return True
 
     def _watch_hangup(self) -> None:
@@ -259,6 +260,7 @@ class LineConnection(Connection, asyncio.Protocol):
             self.caller.close()
         self._is_unread = False
         self._changed.set()  # requests that came before are carried out all the same
+        self._arrived.set()
 
     @property
     def unsent(self) -> int:
@@ -293,7 +295,8 @@ class LineConnection(Connection, asyncio.Protocol):
             if self._is_paused and self._transport is not None and not self._transport.is_closing():
                 self._is_paused = False
                 self._transport.resume_reading()
-            await self._change()
+            self._arrived.clear()
+            await self._arrived.wait()
         return self._lines.popleft()
 
     def _pause_reading(self) -> None:
@@ -338,7 +341,7 @@ class LineConnection(Connection, asyncio.Protocol):
         """Close the connection once the requests under way are answered: the server stops."""
         self._is_ended = True
         self._lines.clear()
-        self._changed.set()
+        self._arrived.set()
 
     def abort(self) -> None:
         if self._transport is not None:

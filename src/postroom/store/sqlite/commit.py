@@ -130,6 +130,7 @@ class Batch:
         self._local = local  # where a commit finds this batch
         self._notifier = notifier
         self._open: Connection | None = None  # whose lock is held for the transaction that is open
+        self._writing: WriteTransaction  # in that transaction
         self._written: list[Sequence[Write]] = []  # by each commit of that transaction
         self._failure: PostroomError | None = None  # why commits that were reported as done are lost
         # More than one where a connection was dropped after an error: each has its own hold on the log.
