@@ -20,7 +20,7 @@ from .aio import AsyncRoom
 from .core.validation import check_count, check_seconds
 from .errors import Invalid, LeaseLost, PostroomError
 from .letter import Work
-from .model.message import same_name
+from .model.message import is_part_type, same_name
 from .model.query import Found
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Service:
             # What Postroom itself wrote, such as a bounce, cannot be answered.
             if answer is None or work.message.is_automatic:
                 await self._settle(work, work.ack)
-            elif isinstance(answer, dict) and "type" not in answer:  # data, not a part of a letter
+            elif isinstance(answer, dict) and not is_part_type(answer.get("type")):
                 await self._settle(work, partial(work.ack_and_reply, data=answer))
             else:
                 await self._settle(work, partial(work.ack_and_reply, answer))

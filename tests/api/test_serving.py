@@ -232,11 +232,12 @@ def test_what_the_handler_settled_stays_so_and_what_cannot_be_sent_fails(room: R
 def test_a_dict_that_is_no_part_is_sent_as_data(room: Room) -> None:
     ann, bob = room.mailbox("ann"), room.mailbox("bob")
     ann.send("bob", "plain")
+    ann.send("bob", "typed")
     ann.send("bob", "part")
-    part = {"type": "text", "text": "as text"}
-    bob.serve(lambda work: {"n": 1} if work.text == "plain" else part, timeout=0.1)
-    plain, text = ann.check()
-    assert ({"n": 1}, "as text") == (plain.data, text.text)
+    answers = {"plain": {"n": 1}, "typed": {"type": "invoice"}, "part": {"type": "text", "text": "as text"}}
+    bob.serve(lambda work: answers[work.text], timeout=0.1)
+    plain, typed, text = ann.check()
+    assert ({"n": 1}, {"type": "invoice"}, "as text") == (plain.data, typed.data, text.text)
 
 
 def test_what_postroom_wrote_is_acknowledged_and_not_answered(room: Room) -> None:

@@ -70,7 +70,7 @@ def test_places_share_words() -> None:
         (
             ("mail",),
             "command",
-            "postroom check shows the unread mail; postroom claim takes a letter for work",
+            "commands for mail stand alone: postroom send NAME TEXT, postroom check, postroom read ID",
         ),
         (("dead", "--all"), "--all", "did you mean '--everyone'?"),
         (("reply", "a", "hi", "you"), "arguments", "quote a text that has blanks; or name it with --body"),
@@ -223,6 +223,7 @@ def test_every_command_is_declared_whole(name: str) -> None:
         (("agent", "show"), "agents show"),
         (("agents", "register"), "register"),
         (("room",), "rooms"),
+        (("room", "info"), "rooms"),
         (("room", "export"), "rooms export"),
         (("export",), "rooms export"),
     ],
@@ -244,6 +245,13 @@ WRONG_GUESSES = [
     (("whoami",), "--as"),
     (("list",), "postroom check"),
     (("rooms", "copy", "a", "b", "--move"), "retired"),
+    (("sedn", "bob"), "'send'"),
+    (("who",), "postroom agents"),
+    (("settle", "m-1"), "postroom ack"),
+    (("dead", "rm", "m-1"), "postroom dead purge"),
+    (("mail", "send", "bob", "hi"), "postroom send NAME"),
+    (("inbox", "list"), "postroom check"),
+    (("wait", "--for", "3"), "--timeout SPAN"),
 ]
 
 

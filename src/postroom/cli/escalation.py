@@ -5,6 +5,7 @@ What waits is the verb `waiting`. The views here, and the order of the terminal 
 
 from __future__ import annotations
 
+import re
 import sys
 from functools import partial
 from itertools import takewhile
@@ -85,7 +86,8 @@ def waiting(screen: Screen, data: Data) -> str:
         folded = wrapped(head, screen.width) if screen.tables else [f"- {head}"]
         lines += [painted(screen, line, "bold") if screen.tables else line for line in folded]
         lines += [f"    {line}" for line in _quoted(screen, entry["text"])]
-        typed = entry["answer"]
+        # A reply needs a text, which scripts that read the JSON add themselves.
+        typed = re.sub(r"^(postroom (?:reply|tasks answer) \S+)", r'\1 "TEXT"', entry["answer"])
         lines.append(f"    {painted(screen, typed, 'cyan')}" if screen.tables else f"    `{typed}`")
     more = f"And {data['more']} more.\n" if data["more"] else ""
     return "".join(f"{line}\n" for line in lines) + more + hint(screen, "read ID", "shows a letter whole")

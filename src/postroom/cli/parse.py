@@ -274,6 +274,7 @@ def _fill(places: list[Option], args: list[str], call: Call) -> None:
             hint = f"it takes options alone: {whose} NAME names the agent, --help shows the others"
         elif call.command and any(option.name == "body" for option in call.command.options):
             hint = "quote a text that has blanks; or name it with --body"
+        hint = MEANT.get(f"{call.name} {args[0]}", hint)
         raise Usage(f"{args[0]!a} is one word too many", field="arguments", hint=hint)
     for option in call.command.options if call.command else ():
         if option.required and option.name not in call.values:
@@ -313,5 +314,6 @@ def meant(word: str, known: Iterable[object], before: str = "") -> str | None:
     """Return a hint with the known word most like this one, if any is like it."""
     from difflib import get_close_matches  # noqa: PLC0415 - only for mistakes
 
-    close = get_close_matches(word, [str(name) for name in known if name not in HIDDEN], 1, cutoff=0.7)
+    close = get_close_matches(word, [str(name) for name in known if name not in HIDDEN], 3, cutoff=0.7)
+    close.sort(key=lambda name: sorted(name) != sorted(word))  # letters that changed places come first
     return f"did you mean {before + close[0]!r}?" if close else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -117,7 +117,7 @@ def check_part(value: Any, field: str, depth: int) -> Part:
         raise Invalid(f"must be text, a part or an object, not {type(value).__name__}", field=field)
     checked: dict[str, Any] = check_json(fields, field, depth)
     kind = checked.pop("type", None)
-    if not isinstance(kind, str) or not (kind in FIELDS or (kind.startswith("x-") and len(kind) > 2)):
+    if not is_part_type(kind):
         hint = PART_RULE if kind is not None else f"{PART_RULE}; plain JSON goes into data="
         raise Invalid(f"has the type {kind!a}", field=f"{field}.type", hint=hint)
     for name, (required, wanted) in FIELDS.get(kind, {}).items():
@@ -126,6 +126,10 @@ def check_part(value: Any, field: str, depth: int) -> Part:
         if wanted is str and not isinstance(checked.get(name, ""), str):
             raise Invalid("must be text", field=f"{field}.{name}")
     return part_from_json({"type": kind, **checked})
+
+
+def is_part_type(kind: Any) -> TypeGuard[str]:
+    return isinstance(kind, str) and (kind in FIELDS or (kind.startswith("x-") and len(kind) > 2))
 
 
 def part_from_json(fields: dict[str, Any]) -> Part:
