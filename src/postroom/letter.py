@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
-from .core.authorize import authorize
 from .core.compose import letter_fields
 from .core.messages import Reply
 from .errors import LeaseLost
@@ -149,7 +148,6 @@ class Letter:
                 see `keywords.Fields`
         """
         box, more = self._mailbox, letter_fields(fields)
-        authorize(box.principal, "send", box.name)
         reply = Reply(agent_id=box.name, id=self.id, body=body, to_all=to_all, **more)
         return box.ack_and_send([self], [reply.draft(box.core)], archive=archive)[0]
 

@@ -17,7 +17,7 @@ import pytest
 import postroom
 from postroom import NotAllowed, PostroomError, Room
 from postroom.core import agents, inbox, tokens
-from postroom.core.authorize import NEEDS, OWNER, RULES, SCOPES, SOCKET, Principal
+from postroom.core.authorize import NEEDS, OWNER, RULES, SCOPES, SOCKET, Principal, authorize
 from postroom.core.conversations import Guest, OpenConversation
 from postroom.core.verb import Verb, from_params, parameters, perform
 from postroom.formats.map import FEDERATION
@@ -228,6 +228,25 @@ def test_every_method_lets_in_the_callers_that_its_rule_names(name: str) -> None
         assert result == OF_A_STRANGER.get(name, "done"), "another agent, as itself"
     else:
         assert result == own, "another agent"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_right_is_asked_for_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verb of our own asks once for each right. Of another program's, the row asks, and what it performs."""
+    asked: list[tuple[str, str | None]] = []
+    with postroom.open("memory:") as room:
+        filled, method = Filled(room), METHODS[name]
+        params = filled.params_of(name, method)
+
+        def counted(principal: Principal, action: str, mailbox: str | None = None) -> None:
+            asked.append((action, mailbox))
+            authorize(principal, action, mailbox)
+
+        monkeypatch.setattr("postroom.core.verb.authorize", counted)
+        carried_out(room, room.principal, method, params)
+    assert asked[0][0] == action_of(name)
+    performed = asked if method in wire_verbs().values() else asked[1:]
+    assert len(performed) == len(set(performed)), asked
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -36,7 +36,11 @@ class SessionVerb(Verb, kw_only=True):
 
 
 class ForeignVerb(Verb, kw_only=True):
-    """A request in the protocol of another program: about the agent that it names, else the caller's own."""
+    """A request in the protocol of another program: about the agent that it names, else the caller's own.
+
+    Its own row is asked first, so that who may not call it learns nothing from how its words are checked. Then it
+    performs verbs of the core, each of which asks for itself: one that is added here cannot forget to.
+    """
 
     def owners(self, _core: Core, principal: Principal) -> list[str | None]:
         return [self.named() or principal.agent]
