@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 import postroom
 from postroom import Priority
 from postroom.cli import alerts, views
-from postroom.cli.alerts import plain_ring
 from postroom.cli.answer import Screen
 from postroom.core import presentation
+from postroom.formats.alerts import alert_record
 from postroom.formats.inbox import read_entry
 from postroom.formats.mcp import record
 from postroom.hosts import desktop
@@ -264,7 +264,7 @@ POINTERS: dict[str, Callable[[Hostile], str]] = {
     "nanobot, not sent": lambda message: channel_text.not_sent(message.name, message.body),
     "nanobot, list": lambda message: toolbox.label_quotes(
         [f"- {toolbox.quoted(message.subject)} ({toolbox.quoted(message.tag)})"]),
-    "command line, ring": lambda m: alerts.ring(SCREEN, {**plain_ring(rung(m)), "failed": m.tag}),
+    "command line, ring": lambda m: alerts.ring(SCREEN, {**alert_record(rung(m)), "failed": m.tag}),
     "command line, table": lambda message: views.threads(SCREEN, {"threads": [{
         "id": "m-0", "last_at": NOW.isoformat(), "count": 2, "participants": [message.name],
         "subject": message.subject}]}),

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from postroom.hosts import webhooks
+from postroom.formats import alerts
 from postroom.hosts.webhooks import WebhookClient
 from postroom.model.alert import AlertLetter
 from postroom.model.message import Priority
@@ -130,7 +130,7 @@ def test_the_pages_receiver_is_rung_once_for_a_call_that_comes_twice(
 ) -> None:
     port, process = running_receiver
     letter = AlertLetter(id="m-1", sender="coder", subject="May I?", thread="m-1", priority=Priority.URGENT)
-    body = webhooks.waiting("human", NOW, 1, [letter])
+    body = alerts.webhook_call("human", NOW, 1, [letter])
     url = f"http://127.0.0.1:{port}/"
     webhook = Webhook(
         id="abcd", url=url, mailbox="human", secret=SECRET, created_at=NOW, allow_private=True
@@ -161,13 +161,13 @@ def test_the_pages_receiver_is_rung_once_for_a_call_that_comes_twice(
 def test_the_pages_example_is_shaped_like_a_call() -> None:
     [example] = [json.loads(block.code) for block in blocks(PAGE) if block.language == "json"]
     letter = AlertLetter(id="m-1", sender="coder", subject="x" * 999, thread="m-1", priority=Priority.LOW)
-    real = json.loads(webhooks.waiting("human", NOW, 60, [letter] * 60))
-    assert list(example) == list(real) == list(json.loads(webhooks.trial("human", NOW)))
+    real = json.loads(alerts.webhook_call("human", NOW, 60, [letter] * 60))
+    assert list(example) == list(real) == list(json.loads(alerts.webhook_call("human", NOW, type=alerts.TEST)))
     assert list(example["letters"][0]) == list(real["letters"][0])
     assert (50, 10, 200) == (len(real["letters"]), real["more"], len(real["letters"][0]["subject"]))
 
 
 def test_a_subject_can_hide_nothing_in_a_call() -> None:
     letter = AlertLetter(id="m-1", sender="eve", subject="a\u202eb", thread="m-1", priority=Priority.LOW)
-    result = webhooks.waiting("human", NOW, 1, [letter])
+    result = alerts.webhook_call("human", NOW, 1, [letter])
     assert result.isascii() and "a\u202eb" == json.loads(result)["letters"][0]["subject"]

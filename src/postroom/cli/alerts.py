@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ..core import webhooks
 from ..core.presentation import defuse, escape_json
 from ..environment import environment, without_host
+from ..formats.alerts import TEST, alert_record, letter_record, webhook_call
 from ..formats.plain import plain
 from ..hosts import desktop
 from ..model.codec import encode
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..hosts.webhooks import Outcome
-    from ..model.alert import AlertLetter, Rung
+    from ..model.alert import Rung
     from ..model.webhook import Webhook
     from ..room import Room
     from .answer import Screen
@@ -69,23 +70,6 @@ SHELL = "/bin/sh"
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 
 
-def plain_letter(letter: AlertLetter) -> dict[str, Any]:
-    return {
-        "id": letter.id,
-        "from": letter.sender,
-        "subject": letter.subject,
-        "priority": letter.priority.name.lower(),
-    }
-
-
-def plain_ring(rung: Rung) -> dict[str, Any]:
-    return {
-        "mailbox": rung.mailbox,
-        "unread": rung.unread,
-        "letters": [plain_letter(letter) for letter in rung.letters],
-    }
-
-
 def run_program(context: Context, command: str, rung: Rung, seconds: float) -> str | None:
     """Run a program for an alert, for so many seconds at most. Return why it failed; None if it did not."""
     process = subprocess.Popen(  # noqa: S603 - the user's own program
@@ -96,7 +80,7 @@ def run_program(context: Context, command: str, rung: Rung, seconds: float) -> s
         start_new_session=True,  # ended with all that it started; Ctrl-C reaches only the watch
     )
     try:
-        process.communicate(escape_json(encode(plain_ring(rung))) + b"\n", timeout=seconds)
+        process.communicate(escape_json(encode(alert_record(rung))) + b"\n", timeout=seconds)
     except subprocess.TimeoutExpired:
         _end(process)
         return f"it took longer than {seconds:g} s"
@@ -233,7 +217,7 @@ def _ring(context: Context, way: str, rung: Rung, ending: Ending) -> Iterator[An
         why = _run(context, rung, ending)
         if why is None and not _is_run(context):
             why = "it could not be printed"
-            yield Answer(context.name, plain_ring(rung) | {"failed": None}, ring)
+            yield Answer(context.name, alert_record(rung) | {"failed": None}, ring)
             why = None
     finally:
         if why is None:
@@ -242,7 +226,7 @@ def _ring(context: Context, way: str, rung: Rung, ending: Ending) -> Iterator[An
             context.mailbox.alert_failed(way, rung.ids, why)
     if _is_run(context):
         code = NOT_NOW if why is not None and context.get("once") else OK
-        yield Answer(context.name, plain_ring(rung) | {"failed": why}, ring, code=code)
+        yield Answer(context.name, alert_record(rung) | {"failed": why}, ring, code=code)
 
 
 def _run(context: Context, rung: Rung, ending: Ending) -> str | None:
@@ -314,7 +298,7 @@ command(
     WHOLE,
     verb="alerts.DeadAlerts",
     view=alerts_view,
-    shape=lambda _, found: {"rings": [plain(lost) | {"letter": plain_letter(lost.letter)} for lost in found]},
+    shape=lambda _, found: {"rings": [plain(lost) | {"letter": letter_record(lost.letter)} for lost in found]},
     of_room=True,
     about="The letters themselves are safe in their mailbox. With --as or POSTROOM_AGENT, those of that agent;"
     " without, or with --all, those of the room.",
@@ -455,12 +439,11 @@ def run_webhook_test(context: Context) -> Answer:
 
 
 async def _tried(room: Room, webhook: Webhook) -> Outcome:
-    from ..hosts import webhooks as host_webhooks  # noqa: PLC0415 - only for a test call
-    from ..hosts.webhooks import WebhookClient  # noqa: PLC0415
+    from ..hosts.webhooks import WebhookClient  # noqa: PLC0415 - only for a test call
 
     core, client = room.core, WebhookClient()
     try:
-        body = host_webhooks.trial(webhook.mailbox, core.now().wall)
+        body = webhook_call(webhook.mailbox, core.now().wall, type=TEST)
         return await client.call(webhook, core.ids.token(), body, lambda: core.now().wall)
     finally:
         client.close()

@@ -6,6 +6,7 @@ mail         `mail/*`: conversations, turns and threads in both dialects
 map          MAP: names, addresses, messages of sessions and of the link, agents, errors
 mcp          letters, agents and tasks as models get them over MCP
 nanobot      fields of letters in the metadata of nanobot's bus
+alerts       alerts for a watch's program and for the receiver of a webhook
 events       events in both dialects
 federation   the envelope between systems, as post rooms and as agent-inbox have it, and refusals
 export       the lines of an exported room

@@ -31,21 +31,19 @@ from msgspec import Struct
 from .. import __version__
 from ..core import webhooks
 from ..core.authorize import OWNER
-from ..core.presentation import escape_json
 from ..core.verb import perform
 from ..errors import Missing, PostroomError
-from ..model.codec import encode
+from ..formats.alerts import webhook_call
 from ..model.webhook import read_target, signed_headers
 from ..policy.webhook_targets import why_not
 from ..watcher import room_watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from datetime import datetime
     from http.client import HTTPResponse
 
     from ..core.webhooks import DueCall
-    from ..model.alert import AlertLetter
     from ..model.webhook import Webhook, WebhookTarget
     from ..server.executor import Executor
 
@@ -101,45 +99,6 @@ def _pause(text: str, now: datetime) -> float | None:
         return None
     until = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
     return min(max((until - now).total_seconds(), 0.0), LONGEST_PAUSE)
-
-
-# -- the body of a call
-#
-# Sender and subject were written by the sender of the letter; receivers must treat them as untrusted text.
-
-WAITING = "mail.waiting"  # unread mail that was not announced before, or is urgent
-TEST = "mail.test"  # a test call
-MOST_NAMED = 50  # letters that are listed; the others are counted
-LONGEST_SUBJECT = 200
-
-
-def waiting(mailbox: str, at: datetime, unread: int, letters: Sequence[AlertLetter]) -> bytes:
-    """Return the body of a call about waiting letters."""
-    content = {
-        "type": WAITING,
-        "timestamp": at,
-        "mailbox": mailbox,
-        "unread": unread,
-        "letters": [_letter(letter) for letter in letters[:MOST_NAMED]],
-        "more": max(0, len(letters) - MOST_NAMED),
-    }
-    return escape_json(encode(content))
-
-
-def trial(mailbox: str, at: datetime) -> bytes:
-    """Return the body of a test call, in the shape of the others."""
-    return encode({"type": TEST, "timestamp": at, "mailbox": mailbox, "unread": 0, "letters": [], "more": 0})
-
-
-def _letter(letter: AlertLetter) -> dict[str, Any]:
-    return {
-        "id": letter.id,
-        "from": letter.sender,
-        "verified": letter.proven,
-        "subject": letter.subject[:LONGEST_SUBJECT],
-        "priority": letter.priority.name.lower(),
-        "thread": letter.thread,
-    }
 
 
 # -- one call
@@ -364,7 +323,7 @@ class WebhookWorker:
         return due.nap
 
     async def _call(self, call: DueCall) -> Outcome:
-        body = waiting(self.webhook.mailbox, self.core.now().wall, call.unread, call.letters)
+        body = webhook_call(self.webhook.mailbox, self.core.now().wall, call.unread, call.letters)
         outcome = await self._client.call(self.webhook, call.id, body, lambda: self.core.now().wall)
         if outcome.is_rung:
             done = webhooks.CallAnswered(agent_id=self.webhook.mailbox, webhook=self.webhook, call=call.id)
