@@ -106,20 +106,10 @@ def socket_error(error: PostroomError) -> dict[str, Any]:
 
 def details(error: PostroomError) -> dict[str, Any]:
     """Return the details of an error that are set."""
-    found: dict[str, Any] = {
-        "name": type(error).__name__,
-        "code": error.code,
-        "retryable": error.temporary,
-    }
-    if error.field:
-        found["field"] = error.field
-    if error.hint:
-        found["hint"] = error.hint
-    if error.keys:
-        found["keys"] = list(error.keys)  # the idempotency keys for sending again
-    if error.retry_after is not None:
-        found["retry_after"] = error.retry_after  # seconds
-    return found
+    known = {"name": type(error).__name__, "code": error.code, "retryable": error.temporary}
+    keys = [*error.keys]  # the idempotency keys for sending again
+    more = {"field": error.field, "hint": error.hint, "keys": keys, "retry_after": error.retry_after}  # seconds
+    return known | {name: value for name, value in more.items() if value not in (None, "", [])}
 
 
 # Errors of `mail/*`. They have MAP's codes (mail 1.1) on every protocol, also in `data.code`. Errors that do not

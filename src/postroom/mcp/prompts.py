@@ -10,7 +10,6 @@ from ..core.presentation import fence
 from ..core.stats import GetTrace
 from ..core.verb import perform, verb
 from ..formats.inbox import stamp
-from ..model.message import origin_word
 from ..server.protocol import ADDED
 from .tools import HostVerb
 
@@ -121,7 +120,6 @@ def handoff_text(me: str, to: str, letters: Sequence[Message]) -> str:
 
 def _fenced(letter: Message, longest: int) -> str:
     """Return a letter with subject and text inside a fence; the facts above it were checked by the room."""
-    origin = f"{letter.sender} ({origin_word(letter.sender, proven=letter.proven)})"
-    facts = f"- From: {origin}\n- Id: {letter.id}\n- Sent: {stamp(letter.created_at)}"
+    facts = f"- From: {letter.origin}\n- Id: {letter.id}\n- Sent: {stamp(letter.created_at)}"
     words = "\n\n".join(piece for piece in (letter.subject, letter.text) if piece)
     return f"{facts}\n\n{fence(words, os.urandom(8).hex(), longest)}"
