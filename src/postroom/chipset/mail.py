@@ -18,9 +18,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core import inbox, messages, work
-from ..core.authorize import authorize
+from ..core.agents import ListMailboxes
 from ..core.compose import encode_within_limit
-from ..core.deliveries import SLICE, move_found
+from ..core.deliveries import SLICE, find_letters, move_found
 from ..core.retention import EVER
 from ..core.validation import check_seconds
 from ..core.verb import checked_mailbox, perform
@@ -140,8 +140,7 @@ class Mailboxes:
 
     def _take_in(self) -> None:
         """Make the room take in the changes of other programs, as any call does."""
-        authorize(self._principal, "room")
-        self._core.store.quarantined()
+        perform(self._core, self._principal, ListMailboxes())
 
     def _send(self, mail: Fields, key: str | None) -> Receipt:
         draft = messages.Send(
@@ -202,7 +201,7 @@ class Mailboxes:
     def _id_there(self, agent: str, id: str) -> str:
         """Return the id in the room for a second letter with the same name and other content: a longer one."""
         query = Query(mailbox=checked_mailbox(self._core, agent), states=tuple(OPEN))
-        found = self._core.store.find(query)
+        found = find_letters(self._core, query)
         return next((each.message.id for each in found if each.message.id.startswith(f"{id[:180]}.")), id)
 
     def _files(self, agent: str, places: tuple[str, ...] = ("", ARCHIVE)) -> Iterator[tuple[str, ParsedFile]]:

@@ -20,6 +20,7 @@ from ..model.record import CARD, GUARD
 from ..policy.admission import check_guard, without_letter
 from ..store.protocol import FEW, check_space, record_keys, waiting_letters
 from . import outbox
+from .core import find_letter
 from .names import current_name, is_sent_by, names_of, renamed_error
 
 if TYPE_CHECKING:
@@ -128,12 +129,12 @@ def _is_solicited(core: Core, message: Message, mailbox: str) -> bool:
     """Return whether the message answers a letter that this mailbox sent to the message's sender."""
     if message.in_reply_to is None:
         return False
-    found = core.store.get([message.in_reply_to]).get(message.in_reply_to)
-    if found is None or not is_sent_by(core, found.message, mailbox):
+    answered = find_letter(core, message.in_reply_to)
+    if answered is None or not is_sent_by(core, answered, mailbox):
         return False
     if AT in message.sender:
-        return outbox.was_sent_to(core, found.message.id, message.sender)
-    return not without_copy(core, found.message, [message.sender])
+        return outbox.was_sent_to(core, answered.id, message.sender)
+    return not without_copy(core, answered, [message.sender])
 
 
 def _check_sender(core: Core, guard: Guard, sender: str, mailbox: str) -> None:

@@ -35,7 +35,7 @@ from ..policy.routing import is_routable, presence
 from ..store.protocol import Move, Put, all_names, record_keys
 from . import names as core_names
 from . import task_index
-from .core import change_record, commit, find_record, find_value, put_record, values_of
+from .core import change_record, commit, find_record, find_value, put_record, records_of, values_of
 from .validation import as_list, check_count, check_seconds
 from .verb import LOCAL, MailboxVerb, Verb, perform, verb
 
@@ -217,7 +217,7 @@ class RecordHeartbeats(Verb, kw_only=True):
         def plan() -> tuple[Sequence[Write], list[str]]:
             cards = set(record_keys(core.store, CARD))
             # One query for all, because a link may beat for a thousand agents.
-            beats = {record.key: record for record in core.store.records(BEAT)}
+            beats = records_of(core, BEAT)
             writes = []
             for name in self.names:
                 held = beats.get(name)
@@ -543,7 +543,7 @@ class DeleteScope(MailboxVerb, kw_only=True):
         def plan() -> Sequence[Write]:
             writes: list[Write] = [Put(record=replace(held, value=None)) for held in core.store.records(SCOPE, id)]
             # In the commit of the deletion: a broadcast finds the scope with all its members, or none.
-            for name in record_keys(core.store, MEMBER + id):
+            for name in members_of(core, id):
                 for held in core.store.records(CARD, name):
                     card = convert(held.value, Card)
                     left = replace(card, scopes=tuple(scope for scope in card.scopes if scope != id))
@@ -570,13 +570,18 @@ class GetScope(Verb, kw_only=True):
 
     def run(self, core: Core, _principal: Principal) -> ScopeWithMembers:
         scope = find_scope(core, self.scope_id)
-        return ScopeWithMembers(scope, sorted(record_keys(core.store, MEMBER + scope.id)))
+        return ScopeWithMembers(scope, sorted(members_of(core, scope.id)))
+
+
+def members_of(core: Core, scope: str) -> list[str]:
+    """Return the names of the agents in a scope, by small records and not by their cards."""
+    return record_keys(core.store, MEMBER + scope)
 
 
 def find_scope(core: Core, id: str) -> ScopeCard:
     """Return a scope that was created or has members; Missing if there is none."""
     made = find_value(core, SCOPE, check_scope(id, "scope_id"), ScopeCard)
-    if made is None and not record_keys(core.store, MEMBER + id):
+    if made is None and not members_of(core, id):
         raise Missing(f"there is no scope {id!r}", field="scope")
     return made or ScopeCard(id=id, created_at=core.now().wall)
 

@@ -58,7 +58,7 @@ from . import addressing, agents, outbox, task_index
 from . import compose as core_compose
 from . import peers as core_peers
 from .compose import compose, draft_of, encode_within_limit
-from .core import commit, find_value, values_of
+from .core import commit, find_letter, find_value, values_of
 from .messages import AnswerRates, check_answer_rate
 
 if TYPE_CHECKING:
@@ -405,15 +405,14 @@ def _known(core: Core, message: Message, arrival: Envelope, id: str) -> Message 
 
     For an automatic notice: if one of its readers wrote it.
     """
+    found = find_letter(core, id)
+    if found is None:
+        return None
     if message.is_automatic:
-        found = core.store.get([id]).get(id)
-        readers = [target.agent for target in arrival.targets]
-        is_theirs = found is not None and any(same_name(found.message.sender, name) for name in readers)
-        return found.message if found is not None and is_theirs else None
-    found = core.store.get([id]).get(id)
-    if found is None or found.message.sender == message.sender:
-        return None if found is None else found.message
-    return found.message if outbox.was_sent_to(core, id, message.sender) else None
+        is_theirs = any(same_name(found.sender, target.agent) for target in arrival.targets)
+    else:
+        is_theirs = found.sender == message.sender or outbox.was_sent_to(core, id, message.sender)
+    return found if is_theirs else None
 
 
 def _resident(core: Core, peer: Peer, source: str, scope: str, name: str) -> str:

@@ -52,7 +52,7 @@ from ..model.thread import (
     with_participant,
 )
 from ..model.values import check_label, check_line, check_object
-from ..store.protocol import first_sent, spelling_of
+from ..store.protocol import spelling_of
 from . import addressing, messages
 from .compose import LONGEST_SUBJECT, Draft
 from .core import find_record, put_record
@@ -483,12 +483,12 @@ class TakeTurn(ConversationVerb, kw_only=True):
     def post(self, core: Core, principal: Principal, view: View, participant: str) -> Post:
         """Return the post of the turn, ready to be committed, or raise the reason why not."""
         # A repeat is answered even if the conversation was closed since (G3).
-        first = None if self.key is None else first_sent(core.store, participant, self.key)
+        first = None if self.key is None else messages.sent_before(core, participant, self.key)
         if first is None:
             _check_open(view, participant, strict=not principal.operator)
             audience = _audience(view, participant, self.visibility)
         else:  # a repeated turn goes to the recipients of the first
-            audience = [r.address for r in first.message.recipients if r.address != participant]
+            audience = [r.address for r in first.recipients if r.address != participant]
         parent = None if self.reply_to is None else turn_in(view, check_id(self.reply_to, "in_reply_to"))
         _check_strand(view, self.thread, "thread_id")
         is_named = general_scope(view.talk.id) is None  # letters without an id go to the catch-all of their scope

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
+    from ..model.message import Message
     from ..model.query import Moment
     from ..settings import Settings
     from ..store.protocol import Write
@@ -122,6 +123,12 @@ def open_core(chosen: Settings, clock: Clock, *, makes: bool = True) -> Core:
     return core_of(store, chosen)
 
 
+def find_letter(core: Core, id: str) -> Message | None:
+    """Return the letter with this id, whoever sent or received it: the caller checks who may see it."""
+    found = core.store.get((id,)).get(id)
+    return None if found is None else found.message
+
+
 # Records: small named values with a revision. Read and write one inside a plan, so that no writer comes between.
 
 
@@ -143,9 +150,14 @@ def find_value(core: Core, kind: str, key: str, wanted: type[T]) -> T | None:
     return None if held is None else convert(held.value, wanted)
 
 
+def records_of(core: Core, kind: str) -> dict[str, Record]:
+    """Return all records of a kind, by key."""
+    return {record.key: record for record in core.store.records(kind)}
+
+
 def values_of(core: Core, kind: str, wanted: type[T]) -> dict[str, T]:
     """Return the values of all records of a kind, by key."""
-    return {record.key: convert(record.value, wanted) for record in core.store.records(kind)}
+    return {key: convert(record.value, wanted) for key, record in records_of(core, kind).items()}
 
 
 def commit(core: Core, plan: Callable[[], tuple[Sequence[Write], T]]) -> T:

@@ -45,6 +45,13 @@ def deliveries_of(store: Store, ids: Sequence[str]) -> dict[str, list[Delivery]]
     return held
 
 
+def find_letters(core: Core, query: Query) -> list[Found]:
+    """Return the letters of a mailbox as they are now: what is due there is applied before the look."""
+    if query.mailbox is not None:
+        apply_timers(core, core.now(), (query.mailbox,))
+    return core.store.find(query)
+
+
 def move_found(core: Core, query: Query, action: str, step: Step) -> list[Found]:
     """Find deliveries and move each by `step`, in one commit; return them as they are afterwards."""
     after: list[Found] = []

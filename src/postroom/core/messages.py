@@ -285,13 +285,19 @@ def _due_at(message: Message, at: Any, now: datetime) -> datetime | None:
     return due_at
 
 
+def sent_before(core: Core, sender: str, key: str) -> Message | None:
+    """Return the letter this sender sent with this key, or without a key under this id."""
+    found = first_sent(core.store, sender, key)
+    return None if found is None else found.message
+
+
 def _first_derived_fields(core: Core, sender: str, key: str) -> dict[str, Any] | None:
     """Return the derived fields of the letter that used this key before, even if it has been deleted."""
-    sent = first_sent(core.store, sender, key)
-    if sent is not None and sent.message.sender != sender:  # renamed since: the store must find it by its id
-        return derived_fields(sent.message) | {"sender": sent.message.sender, "id": sent.message.id}
+    sent = sent_before(core, sender, key)
+    if sent is not None and sent.sender != sender:  # renamed since: the store must find it by its id
+        return derived_fields(sent) | {"sender": sent.sender, "id": sent.id}
     if sent is not None:
-        return derived_fields(sent.message)
+        return derived_fields(sent)
     spent = core.store.records(SPENT, spent_key(sender, key))
     return spent[0].value["way"] if spent else None
 

@@ -24,6 +24,17 @@ if TYPE_CHECKING:
     from .core import Core
 
 
+def mailbox_named(core: Core, name: str) -> str | None:
+    """Return the mailbox with this name or former name, however it is spelt; None if there is none."""
+    found = core.store.names(name)
+    return found[0].mailbox if found else None
+
+
+def is_known(core: Core, name: str) -> bool:
+    """Return whether the agent with this name or former name registered, wrote, or read or claimed mail."""
+    return any(found.known for found in core.store.names(name))
+
+
 def names_of(core: Core, mailbox: str) -> tuple[str, ...]:
     """Return the current name of a mailbox and all its former ones."""
     held = find_record(core, FORMER, mailbox)

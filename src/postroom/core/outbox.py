@@ -46,7 +46,7 @@ from . import deliveries as core_deliveries
 from . import peers as core_peers
 from . import task_index
 from .compose import check_address
-from .core import change_record, commit, find_record, find_value, put_record, values_of
+from .core import change_record, commit, find_record, find_value, put_record, records_of, values_of
 from .deliveries import SLICE, apply_timers, move_found
 
 if TYPE_CHECKING:
@@ -579,7 +579,7 @@ def record_links(core: Core, problems: Mapping[str, str | None], began: datetime
     """
 
     def plan() -> Sequence[Write]:
-        now, held = core.now().wall, {record.key: record for record in core.store.records(LINK)}
+        now, held = core.now().wall, records_of(core, LINK)
         writes: list[Write] = []
         for system, problem in problems.items():
             record = held.pop(fold(system), None)

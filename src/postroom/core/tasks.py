@@ -51,7 +51,7 @@ from ..policy.admission import Judge, check_admission, lacking, refusal
 from ..store.protocol import Move, Post
 from . import addressing, compose, deliveries, inbox, messages, names, threads, work
 from .compose import LetterFields
-from .core import commit, find_record, find_value, put_record, values_of
+from .core import commit, find_letter, find_record, find_value, put_record, values_of
 from .deliveries import notice, thread_fields
 from .messages import Receipt, Reply, prepare_authorised
 from .names import current_name, names_of, seen_by
@@ -551,8 +551,8 @@ def _report(core: Core, key: str, now: datetime) -> list[Write]:
         return []
     done = put_record(DUE, key, None, held)
     task = task_of(core, convert(held.value, Due).giver, key)
-    letter = core.store.get((key,)).get(key)
-    return [done] if task is None or letter is None else [done, _notice(core, task, letter.message, now)]
+    letter = find_letter(core, key)
+    return [done] if task is None or letter is None else [done, _notice(core, task, letter, now)]
 
 
 def _notice(core: Core, task: TaskStatus, letter: Message, now: datetime) -> Post:

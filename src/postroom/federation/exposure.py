@@ -15,7 +15,10 @@ from msgspec.structs import replace
 
 from ..core import agents as core_agents
 from ..core import outbox, peers
-from ..core.core import commit, put_record
+from ..core.authorize import OWNER
+from ..core.core import commit, find_record, put_record, records_of
+from ..core.inbox import GetChanges, current_cursor
+from ..core.names import mailbox_named
 from ..errors import Invalid, Resync
 from ..formats.map import GUEST, LINK_NAME
 from ..model.agent import Card, Heartbeat, Status, Warmth
@@ -27,7 +30,6 @@ from ..model.record import BEAT, CARD, ROUTE
 from ..policy.routing import is_routable
 from ..policy.trust import is_reachable, is_shown, speaks_for
 from ..store.files.store import FileStore
-from ..store.protocol import spelling_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -90,11 +92,12 @@ def shown(core: Core, peer: Peer) -> list[Agent]:
 
 def has(core: Core, peer: Peer, name: str) -> Agent | None:
     """Return our agent of this name that the peer may write to, or None."""
-    spelt = None if AT in name else spelling_of(core.store, name)
-    found = () if spelt is None else core.store.records(CARD, spelt)
-    agents = [core_agents.agent_of(core, record, core.now()) for record in found]
-    able = [one for one in agents if _is_ours(one) and is_reachable(peer, one.card)]
-    return next((one for one in able if one.presence.warmth is not Warmth.GONE), None)
+    held = None if AT in name else find_record(core, CARD, mailbox_named(core, name) or name)
+    if held is None:
+        return None
+    agent = core_agents.agent_of(core, held, core.now())
+    is_able = _is_ours(agent) and is_reachable(peer, agent.card) and agent.presence.warmth is not Warmth.GONE
+    return agent if is_able else None
 
 
 SLICE = 1000  # changes that are read at once
@@ -104,16 +107,17 @@ class CardWatch:
     """A look at whether cards of agents have changed since the last look."""
 
     def __init__(self, core: Core) -> None:
-        self._store = core.store
-        self._cursor = self._store.cursor()
+        self._core = core
+        self._cursor = current_cursor(core, OWNER)
 
     def have_changed(self) -> bool:
         try:
-            changes, self._cursor = self._store.changes(self._cursor, SLICE)
+            found = GetChanges(since=str(self._cursor), limit=SLICE).run(self._core, OWNER)
         except Resync:
-            self._cursor = self._store.cursor()
+            self._cursor = current_cursor(self._core, OWNER)
             return True
-        return any(change.kind == CARD for change in changes) or len(changes) == SLICE
+        self._cursor = found.cursor
+        return any(change.kind == CARD for change in found.changes) or len(found.changes) == SLICE
 
 
 def _is_ours(agent: Agent) -> bool:
@@ -134,7 +138,7 @@ def note(core: Core, system: str, params: Any) -> bool:
     def plan() -> tuple[list[Write], bool]:
         now, is_new = core.now().wall, False
         until = now + timedelta(seconds=core.limits.federation_table_ttl)
-        held = {record.key: record for record in core.store.records(ROUTE)}
+        held = records_of(core, ROUTE)
         routes = {key: convert(record.value, Route) for key, record in held.items()}
         writes: list[Write] = []
         for key, route in result.items():
@@ -201,15 +205,15 @@ EVERY = 20.0  # seconds between two heartbeats of an agent that is present; a re
 
 def show(core: Core, host: str, agents: Sequence[Agent]) -> None:
     """Show these agents of the host, and no others; none, if it does not mount this room any more."""
-    store, moment = core.store, core.now()
+    store, moment = core.store, core.now()  # no verb knows folders: only a store of files has them
     wanted = {at_system(agent.card.id, host): agent for agent in agents}
     if isinstance(store, FileStore):
         for name in wanted:
             store.make_folder(name)
 
-    def plan() -> Sequence[Write]:
-        cards = {record.key: record for record in store.records(CARD)}
-        beats = {record.key: record for record in store.records(BEAT)}
+    def plan() -> tuple[list[Write], None]:
+        cards = records_of(core, CARD)
+        beats = records_of(core, BEAT)
         # Unmounted since: show nothing, else guests would stay for ever.
         shown = {} if peers.peer(core, host) is None else wanted
         writes: list[Write] = []
@@ -219,9 +223,9 @@ def show(core: Core, host: str, agents: Sequence[Agent]) -> None:
             writes += _put(BEAT, name, beat, beats.get(name))
         for name in [name for name, held in cards.items() if _is_of(host, held) and name not in shown]:
             writes += _put(CARD, name, None, cards[name]) + _put(BEAT, name, None, beats.get(name))
-        return writes
+        return writes, None
 
-    store.commit(plan)
+    commit(core, plan)
 
 
 def _card(name: str, host: str, agent: Agent, held: Record | None) -> Card:

@@ -22,6 +22,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..constants import safe_form
+from ..core.authorize import OWNER
+from ..core.deliveries import find_letters
+from ..core.inbox import current_cursor
 from ..errors import BadStore, Invalid, PostroomError
 from ..formats.inbox import line_of, notice_of
 from ..model.codec import blake2b
@@ -219,7 +222,6 @@ class InboxFileWriter:
 
     def __init__(self, executor: Executor, folder: str, *, is_kept: bool = True) -> None:
         self._executor = executor
-        self._store = executor.core.store
         self.folder = InboxFolder(folder, lambda name, n: notice_of(name, n, executor.core.now().wall))
         self.folder.prepare()
         self._is_kept = is_kept  # does the room outlive this process?
@@ -242,7 +244,7 @@ class InboxFileWriter:
     def write_new_letters(self) -> None:
         """Write lines for all letters that came since the last time. It runs on a thread of its own."""
         self.folder.prepare()  # it may have been removed
-        now = self._store.cursor()
+        now = current_cursor(self._executor.core, OWNER)
         if self._number < 0:
             self._number = self._load_cursor(now)
         while self._number < now.number:
@@ -251,7 +253,7 @@ class InboxFileWriter:
                 states=_OPEN, unread_only=True, shown_only=True, after=self._number, until=until, order="age"
             )
             by_name: dict[str, list[Found]] = {}
-            for one in self._store.find(news):
+            for one in find_letters(self._executor.core, news):
                 if is_local(one.delivery.mailbox):
                     by_name.setdefault(one.delivery.mailbox, []).append(one)
             for name, letters in by_name.items():

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import agents, tokens
 from ..core.authorize import SOCKET, Principal
+from ..core.names import mailbox_named
 from ..errors import NameTaken, NotAllowed
 from ..formats.map import cleaned
 from ..model.names import check_agent, fold
-from ..store.protocol import spelling_of
 
 if TYPE_CHECKING:
     from ..core.core import Core
@@ -62,7 +62,7 @@ def child_id(core: Core, principal: Principal, parent: str, request: Spawn) -> s
     if fold(name) in map(fold, tokens.sealed(core)):
         raise NotAllowed(f"{name!r} has a token of its own", field="agent_id")
     # A mailbox with mail and without a card: nobody proves to be its owner by being a child.
-    if spelling_of(core.store, name) is not None and agents.card_of(core, name) is None:
+    if mailbox_named(core, name) is not None and agents.card_of(core, name) is None:
         raise NameTaken(f"{name!r} is a mailbox already", field="agent_id")
     return name
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ..core import agents as core_agents
 from ..core.agents import agent_of, register_again, registered_agent, registered_agents
 from ..core.core import find_record
+from ..core.names import is_known
 from ..core.validation import as_list, check_count
 from ..core.verb import perform, set_parameters, snake
 from ..errors import IllegalMove, Invalid, NameTaken, NotAllowed, UnknownAgent
@@ -41,7 +42,6 @@ from ..model.names import check_agent
 from ..model.record import CARD
 from ..policy.routing import is_routable
 from ..server.requests import ForeignVerb
-from ..store.protocol import known_names
 from .methods import IGNORED, KEPT_AS_GIVEN, METADATA, REASON, AgentVerb, JsonObject, PagedVerb, map_method
 from .routing import above, below, listed_agents
 
@@ -129,7 +129,7 @@ class RegisteredVerb(DescribedVerb, kw_only=True):
         """
         is_guest = GUEST in (self.metadata or {})
         if held is None:
-            is_taken = is_guest and name in known_names(core.store)
+            is_taken = is_guest and is_known(core, name)
         else:
             is_same = principal.name in {holder_of(held.card), f"agent:{name}"}
             is_given_up = has_gone(held) and principal.token is not None

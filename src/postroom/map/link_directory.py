@@ -23,17 +23,16 @@ from msgspec.structs import replace
 
 from ..core import agents, presentation
 from ..core.authorize import Principal
-from ..core.core import find_record
+from ..core.core import find_record, values_of
+from ..core.names import mailbox_named
 from ..core.verb import perform
 from ..errors import PostroomError
 from ..federation.connection import MapRefusal
 from ..formats.map import GUEST, LINK_NAME, NO_AGENT, REGISTER, REPLAY, SEND, UNREGISTER, role_of
 from ..model.agent import MAP_STATES, Card, Status, Warmth
-from ..model.codec import convert
 from ..model.names import POSTMASTER, fold
 from ..model.record import BEAT, CARD
 from ..policy.routing import is_routable
-from ..store.protocol import spelt
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -259,8 +258,8 @@ def register_here(core: Core, remote: Mapping[str, RemoteAgent], every: float) -
 
     `every`: seconds between two calls.
     """
-    held = {record.key: convert(record.value, Card) for record in core.store.records(CARD)}
-    named = {spelt(core.store, mailbox): one for mailbox, one in remote.items() if one.is_here}
+    held = values_of(core, CARD, Card)
+    named = {mailbox_named(core, mailbox) or mailbox: one for mailbox, one in remote.items() if one.is_here}
     shown = {
         mailbox: one for mailbox, one in named.items() if _register_agent(core, mailbox, one, held.get(mailbox))
     }
@@ -294,7 +293,7 @@ def _register_agent(core: Core, mailbox: str, one: RemoteAgent, held: Card | Non
 
 def sender_of(core: Core, name: str) -> str:
     """Return the name under which a remote agent writes here: never one of ours."""
-    name = spelt(core.store, name)
+    name = mailbox_named(core, name) or name
     card = agents.card_of(core, name)
     return f"{name}{NOT_OURS}" if card is not None and card.principal != LINK.name else name
 

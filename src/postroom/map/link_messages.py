@@ -23,7 +23,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ..core import messages, work
-from ..core.agents import card_of
+from ..core.agents import ListMailboxes, card_of
+from ..core.authorize import OWNER
+from ..core.core import find_letter
+from ..core.deliveries import find_letters
+from ..core.inbox import current_cursor
 from ..core.verb import perform
 from ..errors import IdTaken, Invalid, LeaseLost, PostroomError, UnknownMessage
 from ..federation.connection import ConnectionLost, MapRefusal
@@ -41,7 +45,6 @@ from ..formats.map import (
 from ..model.delivery import State
 from ..model.message import MAP_NOTE, Message
 from ..model.query import Found, Query
-from ..store.protocol import all_names
 from .link_directory import LINK, MANY, MOST_PAGES, RemoteAgent
 
 if TYPE_CHECKING:
@@ -77,9 +80,8 @@ class LinkSender:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._core = executor.core
-        self._store = self._core.store
         self._cards = CardWatch(self._core)
-        self._number = self._store.cursor().number
+        self._number = current_cursor(self._core, OWNER).number
         self._waiting: set[str] = set()
 
     async def scan_all(self, system: str) -> None:
@@ -89,9 +91,11 @@ class LinkSender:
         """
 
         def look() -> set[str]:
-            names = [name for name in all_names(self._store) if self._is_linked_mailbox(name, system)]
+            names = [
+                name for name in ListMailboxes().run(self._core, OWNER) if self._is_linked_mailbox(name, system)
+            ]
             waits = partial(Query, states=(State.UNREAD,), limit=1)
-            return {name for name in names if self._store.find(waits(mailbox=name))}
+            return {name for name in names if find_letters(self._core, waits(mailbox=name))}
 
         self._waiting = await self._executor.run_slow(look)
 
@@ -100,9 +104,9 @@ class LinkSender:
 
         def look() -> tuple[set[str], bool]:
             # Read first: a letter that comes during the query is found by the next one.
-            now = self._store.cursor().number
+            now = current_cursor(self._core, OWNER).number
             query = Query(states=(State.UNREAD,), unread_only=True, after=self._number, until=now, order="age")
-            found = self._store.find(query) if now > self._number else []
+            found = find_letters(self._core, query) if now > self._number else []
             self._number = now
             names = {one.delivery.mailbox for one in found}
             return {name for name in names if self._is_linked_mailbox(name, system)}, self._cards.have_changed()
@@ -201,8 +205,8 @@ def recipients(core: Core, message: Incoming, shown: Mapping[str, str], members:
     if not found and message.target in names:
         found = [str(message.target)]
     if not found and message.answers is not None:
-        request = core.store.get((message.answers,)).get(message.answers)
-        found = [request.message.sender] if request is not None and request.message.sender in names else []
+        request = find_letter(core, message.answers)
+        found = [request.sender] if request is not None and request.sender in names else []
     return list(dict.fromkeys(found)) or [own]
 
 
@@ -233,7 +237,7 @@ def only_recent_sender(core: Core, mailbox: str) -> tuple[str | None, str | None
     Also its last letter, if all are of one thread.
     """
     lately = Query(mailbox=mailbox, states=(State.DONE, State.CLAIMED), order="newest", limit=LATELY)
-    letters = [found.message for found in core.store.find(lately)]
+    letters = [found.message for found in find_letters(core, lately)]
     if len({letter.sender for letter in letters}) != 1:
         return None, None
     return letters[0].sender, letters[0].id if len({letter.thread for letter in letters}) == 1 else None

@@ -19,6 +19,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core import peers
+from ..core.core import find_letter
+from ..core.names import mailbox_named
 from ..errors import Invalid, PostroomError
 from ..federation.connection import ConnectionLost, MapRefusal, is_near
 from ..formats.events import event_params
@@ -36,7 +38,6 @@ from ..formats.map import (
     encode_send,
 )
 from ..model.names import check_agent, check_scope
-from ..store.protocol import spelt
 from . import link_directory, link_messages
 from .link_directory import (
     ALL,
@@ -364,18 +365,16 @@ class LinkSession:
         return await (rpc.call(SEND, **params) if keeps else link_directory.send_confirmed(rpc, params, to.id))
 
     def _send_params(self, letter: Message, to: RemoteAgent, *, beside: bool) -> dict[str, Any]:
-        core, left, answers = self._core, None, None
+        left = None
         if letter.expires_at is not None:
-            left = (letter.expires_at - core.now().wall).total_seconds()
-        if letter.in_reply_to is not None:
-            answers = core.store.get((letter.in_reply_to,)).get(letter.in_reply_to)
+            left = (letter.expires_at - self._core.now().wall).total_seconds()
         params = encode_send(
             letter,
             system=self._link_name,
             to=to.id,
             title=to.title,
             expires_in=left,
-            answers=None if answers is None else answers.message,
+            answers=find_letter(self._core, letter.in_reply_to or ""),
             beside=beside,
         )
         ids = self._exposed.ids
@@ -445,7 +444,7 @@ class LinkSession:
         to = link_messages.recipients(
             self._core, message, self._exposed.names, self._exposed.members, self._link_name
         )
-        to = [spelt(self._core.store, name) for name in to]
+        to = [mailbox_named(self._core, name) or name for name in to]
         sender = link_directory.sender_of(self._core, sender)
         word = correlation_of(message.meta)
         if word is not None and message.meta.get("isResult") is True and "inReplyTo" not in message.meta:

@@ -17,7 +17,11 @@ from msgspec.structs import replace
 
 from ..core import agents as core_agents
 from ..core import messages, outbox
+from ..core.authorize import OWNER
+from ..core.core import values_of
+from ..core.inbox import GetChanges, current_cursor
 from ..core.messages import Receipt
+from ..core.names import is_known, mailbox_named
 from ..core.peers import all_peers, system_id
 from ..core.validation import check_count
 from ..core.verb import perform, set_parameters
@@ -39,10 +43,9 @@ from ..formats.map import (
 from ..model.agent import parent_of
 from ..model.message import same_name
 from ..model.names import BROADCAST, check_agent, check_scope, format_address, parse_address
-from ..model.record import MAP_LINK, MEMBER
+from ..model.record import MAP_LINK
 from ..server.events import LoadedChanges, check_filter, events, wanted
 from ..server.requests import ForeignVerb, Milliseconds, time_of
-from ..store.protocol import first_sent, known_names, record_keys, spelt
 from .methods import FILTER, LIMIT, JsonObject, map_method
 
 if TYPE_CHECKING:
@@ -53,7 +56,6 @@ if TYPE_CHECKING:
     from ..formats.map import Address, Kin, Remote
     from ..model.agent import Agent
     from ..model.record import Cursor
-    from ..store.protocol import Store
 
 
 def recipients(core: Core, sender: str, address: Address) -> list[str]:
@@ -91,7 +93,7 @@ def reached(core: Core, sender: str, addressed: Sequence[str]) -> list[str]:
     for address in addressed:
         if address.startswith(BROADCAST):
             scope = address.removeprefix(BROADCAST)
-            names += [name for name in record_keys(core.store, MEMBER + scope) if not same_name(name, sender)]
+            names += [name for name in core_agents.members_of(core, scope) if not same_name(name, sender)]
     return list(dict.fromkeys(names))
 
 
@@ -101,8 +103,8 @@ def _near(core: Core, address: Address) -> Iterator[str]:
     It is this one, a linked MAP server, or one that a peer leads to.
     """
     own = system_id(core) if address.remote else ""
-    links = core.store.records(MAP_LINK) if address.remote else ()
-    linked = {record.value.get("system") for record in links} - {"", None}
+    links = values_of(core, MAP_LINK, dict[str, Any]) if address.remote else {}
+    linked = {link.get("system") for link in links.values()} - {"", None}
     for one in address.remote:
         if one.system not in {own, *linked} or not one.agent:
             yield _far(core, own, one)
@@ -127,7 +129,8 @@ def _far(core: Core, own: str, one: Remote) -> str:
 
 def _there(core: Core, system: str, name: str) -> str:
     """Return the mailbox of a MAP server's agent, also of one that is not listed yet; never one of ours."""
-    mailbox = spelt(core.store, check_agent(f"{system}/{name}", "to"))
+    mailbox = check_agent(f"{system}/{name}", "to")
+    mailbox = mailbox_named(core, mailbox) or mailbox
     card = core_agents.card_of(core, mailbox)
     if card is not None and card.principal != LINK_NAME:
         hint = f"{mailbox!r} is an agent of this room"
@@ -137,7 +140,7 @@ def _there(core: Core, system: str, name: str) -> str:
 
 def _here_or_there(core: Core, system: str, name: str) -> str:
     """Return an agent of ours, else of the MAP server: both systems have the same name."""
-    if spelt(core.store, name) in known_names(core.store):
+    if is_known(core, name):
         return name
     mailbox = _there(core, system, name)
     if core_agents.card_of(core, mailbox) is None:
@@ -147,7 +150,7 @@ def _here_or_there(core: Core, system: str, name: str) -> str:
 
 def _has_others(core: Core, scope: str, sender: str) -> bool:
     """Return whether the scope has another member than the sender; Missing if there is no such scope."""
-    members = record_keys(core.store, MEMBER + check_scope(scope, "to.scope"))
+    members = core_agents.members_of(core, check_scope(scope, "to.scope"))
     if not members:
         core_agents.find_scope(core, scope)
     return any(not same_name(name, sender) for name in members)
@@ -247,10 +250,10 @@ class Send(ForeignVerb, kw_only=True, rename={"from_": "from"}):
         except IdTaken:  # sent again, with another timestamp in its meta
             # Clients of the SDK repeat a message with a new timestamp, which is other content to us. The first one
             # counts.
-            first = first_sent(core.store, sender, fields["key"]) if "key" in fields else None
+            first = messages.sent_before(core, sender, fields["key"]) if "key" in fields else None
             if first is None:
                 raise
-            sent = Receipt(message=first.message, repeated=True)
+            sent = Receipt(message=first, repeated=True)
         addressed = [one.address for one in sent.message.recipients] if to is None else to
         return {"messageId": sent.id, "delivered": list(sent.routed) or reached(core, sender, addressed)}
 
@@ -269,7 +272,7 @@ class Replay(ForeignVerb, kw_only=True):
     limit: Annotated[int | None, LIMIT] = None
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
-        filter, store, id = check_filter(self.filter), core.store, self.after_event_id
+        filter, id = check_filter(self.filter), self.after_event_id
         limit = min(check_count(100 if self.limit is None else self.limit, "limit"), MOST_REPLAYED)
         first = time_of(self.from_timestamp, "from_timestamp")
         last = time_of(self.to_timestamp, "to_timestamp")
@@ -277,14 +280,14 @@ class Replay(ForeignVerb, kw_only=True):
         if number is None:
             hint = "an eventId from map/event or map/replay"
             raise Invalid("is not an event id", field="after_event_id", hint=hint)
-        now = store.cursor()
+        now = current_cursor(core, OWNER)
         # One before its number: further events of the same change may follow it.
-        cursor = _earliest(store, now) if id is None else replace(now, number=number - 1)
+        cursor = _earliest(core, now) if id is None else replace(now, number=number - 1)
         results: list[dict[str, Any]] = []
         is_past = id is None
         for _ in range(MOST_LOOKED_AT // SLICE):
-            changes, after = store.changes(cursor, SLICE)
-            for event in events(principal, LoadedChanges(core, changes, after)):
+            found = GetChanges(since=str(cursor), limit=SLICE).run(core, OWNER)
+            for event in events(principal, LoadedChanges(core, found.changes, found.cursor)):
                 # Several events may share the number of one change: go on right behind the one that was named.
                 if not is_past and event.number <= number:
                     is_past = event.id == id
@@ -292,20 +295,20 @@ class Replay(ForeignVerb, kw_only=True):
                 in_time = (first is None or event.timestamp >= first) and (last is None or event.timestamp <= last)
                 if in_time and wanted(event, filter):
                     results.append(map_event(event, filter.spelt))
-            cursor = after
-            if not changes or len(results) > limit:
+            cursor = found.cursor
+            if not found.changes or len(results) > limit:
                 break
         shown = [{"eventId": one["id"], "timestamp": one["timestamp"], "event": one} for one in results[:limit]]
         return {"events": shown, "hasMore": len(results) > limit}
 
 
-def _earliest(store: Store, now: Cursor) -> Cursor:
+def _earliest(core: Core, now: Cursor) -> Cursor:
     """Return the earliest cursor that the store still has, by bisection: a store only says whether it has one."""
     low, high = 0, now.number
     while low < high:
         middle = (low + high) // 2
         try:
-            store.changes(replace(now, number=middle), 1)
+            GetChanges(since=str(replace(now, number=middle)), limit=1).run(core, OWNER)
             high = middle
         except Resync:
             low = middle + 1

@@ -10,14 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ..core import agents as core_agents
-from ..core.agents import find_scope, registered_agent
+from ..core.agents import find_scope, members_of, registered_agent
 from ..core.verb import perform, set_parameters
 from ..errors import Invalid
 from ..formats.map import agent_record, cleaned, scope_record
 from ..model.names import check_scope
-from ..model.record import MEMBER
 from ..server.requests import ForeignVerb
-from ..store.protocol import record_keys
 from .methods import FILTER, KEPT_AS_GIVEN, METADATA, AgentVerb, JsonObject, PagedVerb, map_method
 
 if TYPE_CHECKING:
@@ -139,7 +137,7 @@ class ListMembers(PagedVerb, kw_only=True):
     scope_id: Annotated[str, _SCOPE]
 
     def run(self, core: Core, _principal: Principal) -> dict[str, Any]:
-        shown, more = self.page(record_keys(core.store, MEMBER + find_scope(core, self.scope_id).id))
+        shown, more = self.page(members_of(core, find_scope(core, self.scope_id).id))
         return {"members": shown, **more}
 
 
@@ -148,4 +146,4 @@ def _with_agent(core: Core, scope: ScopeCard, name: str) -> dict[str, Any]:
 
 
 def _record(core: Core, scope: ScopeCard) -> dict[str, Any]:
-    return scope_record(scope, record_keys(core.store, MEMBER + scope.id))
+    return scope_record(scope, members_of(core, scope.id))

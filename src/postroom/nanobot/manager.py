@@ -24,13 +24,12 @@ from msgspec.structs import replace
 from .. import room
 from ..core import addressing, agents, compose, deliveries, inbox, messages, names, task_index, work
 from ..core.authorize import OWNER
-from ..core.core import find_record, put_record
+from ..core.core import change_record, commit, find_record, find_value, put_record, values_of
 from ..core.messages import check_answer_rate
 from ..core.validation import check_count
 from ..core.verb import perform
 from ..errors import HopsSpent, IllegalMove, Invalid, LeaseLost, UnknownAgent, UnknownMessage, Unreadable
 from ..model.agent import Heartbeat, Status
-from ..model.codec import convert
 from ..model.delivery import State, open_delivery
 from ..model.message import FIRST_HOPS, Recipient, same_name
 from ..model.names import AT, POSTMASTER, check_agent, check_id, check_kind, check_party, fold
@@ -47,7 +46,7 @@ from ..store.protocol import Post
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from datetime import datetime
     from types import TracebackType
     from typing import Self
@@ -248,17 +247,18 @@ def register(core: Core, name: str, card: Any) -> None:
     moment = core.now()
     written, beat = _card(core, name, value, moment), _beat(value, moment)
 
-    def plan() -> Sequence[Write]:
+    def plan() -> tuple[list[Write], None]:
         names.check_not_moved(core, name, "agent_id")
         held = find_record(core, CARD, name)
-        return [
+        writes = [
             put_record(CARD, name, written, held),
             *agents.membership_writes(core, name, written, held),
             *agents.allow_list_writes(core, name, written),
             put_record(BEAT, name, beat, find_record(core, BEAT, name), durable=False),
         ]
+        return writes, None
 
-    core.store.commit(plan)
+    commit(core, plan)
 
 
 def is_registered(core: Core, name: str) -> bool:
@@ -275,14 +275,13 @@ def update_status(core: Core, name: str, status: Any, current_tasks: Any) -> Non
     tasks = None if current_tasks is None else agents.check_tasks(current_tasks)
     moment = core.now()
 
-    def plan() -> Sequence[Write]:
-        held = find_record(core, BEAT, name)
-        beat = agents.first_beat(moment) if held is None else convert(held.value, Heartbeat)
+    def step(held: Heartbeat | None) -> Heartbeat:
+        beat = held or agents.first_beat(moment)
         if word != Status.OFFLINE:
             beat = replace(beat, at=moment.wall, steady=moment.steady, boot=moment.boot)
-        return [put_record(BEAT, name, _with_status(beat, word, tasks), held, durable=False)]
+        return _with_status(beat, word, tasks)
 
-    core.store.commit(plan)
+    change_record(core, BEAT, name, Heartbeat, step, durable=False)
 
 
 def entry(core: Core, name: str) -> dict[str, Any] | None:
@@ -291,13 +290,12 @@ def entry(core: Core, name: str) -> dict[str, Any] | None:
         agent = perform(core, OWNER, agents.GetAgent(name=name))
     except UnknownAgent:
         return None
-    held = find_record(core, BEAT, name)
-    return _entry(agent, None if held is None else convert(held.value, Heartbeat))
+    return _entry(agent, find_value(core, BEAT, name, Heartbeat))
 
 
 def online(core: Core) -> list[dict[str, Any]]:
     """Return all agents that are not offline, neither by their status nor by missing heartbeats."""
-    beats = {record.key: convert(record.value, Heartbeat) for record in core.store.records(BEAT)}
+    beats = values_of(core, BEAT, Heartbeat)
     everyone = agents.registered_agents(core)
     shown = [_entry(agent, beats.get(agent.card.id)) for agent in everyone]
     return [one for one in shown if one["status"] != Status.OFFLINE]
@@ -406,7 +404,6 @@ class MailboxManager:
         """
         name = check_agent(agent_id, "agent_id")
         moment = self.core.now()
-        deliveries.apply_timers(self.core, moment, (name,))
         query = Query(
             mailbox=name,
             states=(State.UNREAD,),
@@ -416,7 +413,7 @@ class MailboxManager:
             order="age",
             limit=None if limit is None else check_count(limit, "limit"),
         )
-        found = self.core.store.find(query)
+        found = deliveries.find_letters(self.core, query)
         return [fields | {"_filename": file} for file, fields in self._files.file_contents(found)]
 
     def mark_processed(self, agent_id: str, filename: str) -> None:
@@ -451,4 +448,5 @@ class MailboxManager:
 
     @property
     def _files(self) -> FileStore:
+        # The manager returns file names, which no verb does: only a store of files has them.
         return cast("FileStore", self.core.store)

@@ -26,11 +26,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
+from ..core import agents as core_agents
 from ..core import dead, inbox, messages, threads, work
 from ..core import deliveries as core_deliveries
 from ..core.authorize import authorize
 from ..core.compose import Draft, encode_within_limit
 from ..core.messages import check_answer_rate
+from ..core.names import mailbox_named
 from ..core.verb import perform
 from ..errors import (
     IllegalMove,
@@ -47,9 +49,7 @@ from ..model.delivery import State
 from ..model.message import DEFAULT_SCOPE, Priority
 from ..model.names import BROADCAST, check_agent, check_id, check_scope, fold
 from ..model.query import Found, Query
-from ..model.record import MEMBER
 from ..policy.limits import archive_cutoff
-from ..store.protocol import record_keys, spelling_of
 from .message import MessagePriority, MessageType, aware, id_in, is_unread, message_of, type_of
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def members(core: Core, swarm: str) -> list[str]:
 
 def as_known(core: Core, name: str) -> str:
     """Return the name in the case that the room knows."""
-    held = spelling_of(core.store, name)
+    held = mailbox_named(core, name)
     return held if held is not None and fold(held) == fold(name) else name
 
 
@@ -161,7 +161,7 @@ def _folders() -> list[Path]:
 
 
 def _registered(core: Core, swarm: str) -> list[str]:
-    return record_keys(core.store, MEMBER + swarm)
+    return core_agents.members_of(core, swarm)
 
 
 # Finding letters
@@ -174,8 +174,7 @@ def find(core: Core, principal: Principal, handle: str) -> Found | None:
     found = _first(core, handle)
     if found is None or not _may(principal, "read", found.delivery.mailbox):
         return None
-    core_deliveries.apply_timers(core, core.now(), (found.delivery.mailbox,))
-    return _first(core, handle)
+    return _first(core, f"{found.message.id}@{found.delivery.mailbox}")
 
 
 def waiting(
@@ -193,7 +192,6 @@ def waiting(
     own, *others = places_of(agent_name)
     known = [place._replace(mailbox=as_known(core, place.mailbox)) for place in others]
     places = [own, *(place for place in known if _may(principal, "check", place.mailbox))]
-    core_deliveries.apply_timers(core, moment, [place.mailbox for place in places])
     found: list[Found] = []
     for place in places:
         query = Query(
@@ -204,7 +202,7 @@ def waiting(
             offered_at=moment.wall,
             min_priority=Priority.LOW if min_priority is None else Priority(min_priority.value),
         )
-        found += core.store.find(query)
+        found += core_deliveries.find_letters(core, query)
         if place is own and not found:
             inbox.check_spelling(core, place.mailbox)
     completed_before = archive_cutoff(moment.wall, core.limits)
@@ -259,7 +257,7 @@ def _first(core: Core, handle: str) -> Found | None:
         query = Query(mailbox=owner, message_ids=(check_id(id, "message_id"),), shown_only=True)
     except Invalid:  # no letter can have this id
         return None
-    found = [one for one in core.store.find(query) if one.delivery.state is not State.QUEUED]
+    found = [one for one in core_deliveries.find_letters(core, query) if one.delivery.state is not State.QUEUED]
     return min(found, key=_place_among_recipients, default=None)
 
 

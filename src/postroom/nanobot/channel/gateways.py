@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ... import room
 from ...constants import safe_form
 from ...core import work as core_work
+from ...core.deliveries import find_letters
 from ...core.verb import perform
 from ...errors import NotAllowed, PostroomError, UnknownAgent
 from ...model.agent import Status
@@ -128,7 +129,7 @@ def arrive(lock: GatewayLock, mailbox: Mailbox) -> int:
 def free_claims(mailbox: Mailbox) -> int:
     """Release the letters that gateways of this agent hold; return how many. Only the one gateway may do that."""
     core = mailbox.core
-    claimed = core.store.find(Query(mailbox=mailbox.name, states=(State.CLAIMED,)))
+    claimed = find_letters(core, Query(mailbox=mailbox.name, states=(State.CLAIMED,)))
     held = [one for one in claimed if one.delivery.lease and one.delivery.lease.holder.startswith(_HOLDER)]
     if held:
         ids = [found.message.id for found in held]

@@ -19,32 +19,34 @@ from msgspec.structs import replace
 
 from ...core import addressing, messages, tasks
 from ...core import names as core_names
-from ...core.core import find_record, put_record
+from ...core.core import change_record, commit, find_record, put_record, records_of
+from ...core.deliveries import find_letters
 from ...core.task_index import task_of, tasks_of
+from ...core.threads import GetThread
 from ...core.verb import perform
 from ...errors import NotAllowed, PostroomError, UnknownMessage
 from ...model.codec import convert, to_plain
 from ...model.delivery import State
 from ...model.message import OVERDUE, is_broadcast, same_name
 from ...model.names import POSTMASTER, fold
-from ...model.query import LetterQuery, Query
-from ...model.record import SESSION, Record, session_key
+from ...model.query import Query
+from ...model.record import SESSION, session_key
 from ...model.task import TASK, TASK_UPDATE, TaskState, TaskStatus
 from ...policy.admission import check_allowed
-from ...store.protocol import Put
 from . import auto_reply
 from .auto_reply import MOST_ROUNDS
 from .config import OWN_CHANNEL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from ...core.core import Core
     from ...mailbox import Mailbox
     from ...model.delivery import Delivery
     from ...model.message import Message
     from ...model.query import Found
-    from ...store.protocol import Write
+    from ...model.record import Record
+    from ...store.protocol import Put
     from .config import Config
 
 
@@ -120,7 +122,7 @@ def _session_with(mailbox: Mailbox, peer: str, thread: str) -> str:
     names = core_names.names_of(core, core_names.current_name(core, peer))
     if len(names) == 1:
         return session_of(peer, thread)
-    letters = (found.message for found in core.store.letters(LetterQuery(thread=thread, party=mailbox.name)))
+    letters = perform(core, mailbox.principal, GetThread(agent_id=mailbox.name, thread=thread)).letters
     return session_of(next((letter.sender for letter in letters if letter.sender in names), peer), thread)
 
 
@@ -248,7 +250,7 @@ def remember(core: Core, agent: str, letter: str, origin: Origin) -> None:
     """Store the origin of a letter, before the letter is sent: its answer may come at once."""
     now = core.now().wall
     value = replace(origin, at=now).to_record()
-    core.store.commit([Put(record=Record(kind=SESSION, key=session_key(agent, letter), value=value))])
+    change_record(core, SESSION, session_key(agent, letter), Any, lambda _: value)
 
 
 def recall(core: Core, agent: str, letter: str | None) -> Origin | None:
@@ -296,19 +298,12 @@ def mark_answered(core: Core, agent: str, answer: Message) -> None:
 
 def _change(core: Core, agent: str, letter: str, change: Callable[[Origin], Origin]) -> Origin | None:
     """Change a stored origin in one commit. Return the new value, or None if nothing is stored."""
-    changed: Origin | None = None
 
-    def plan() -> Sequence[Write]:
-        nonlocal changed
-        held = find_record(core, SESSION, session_key(agent, letter))
-        origin = None if held is None else read(held.value)
-        if held is None or origin is None:
-            return ()
-        changed = change(origin)
-        return [put_record(SESSION, held.key, changed.to_record(), held)] if changed != origin else ()
+    def step(value: Any) -> Any:
+        origin = read(value)
+        return value if origin is None else change(origin).to_record()
 
-    core.store.commit(plan)
-    return changed
+    return read(change_record(core, SESSION, session_key(agent, letter), Any, step))
 
 
 def was_answered_before(core: Core, origin: Origin, answer: Message) -> bool:
@@ -324,7 +319,7 @@ def has_open_requests(core: Core, agent: str, letter: str, but: str) -> bool:
     An answer to such a task counts as open until it is settled; `but` is an answer that is being settled now.
     """
     given_tasks = (task for task in tasks_of(core, agent) if task.giver == agent and not task.is_final)
-    updates = core.store.find(Query(mailbox=agent, states=OPEN, kinds=(TASK_UPDATE,)))
+    updates = find_letters(core, Query(mailbox=agent, states=OPEN, kinds=(TASK_UPDATE,)))
     requests: list[str | None] = [task.letter for task in given_tasks]
     requests += [found.message.in_reply_to for found in updates if found.message.id != but]
     found = (recall(core, agent, one) for one in requests)
@@ -334,16 +329,12 @@ def has_open_requests(core: Core, agent: str, letter: str, but: str) -> bool:
 def forget_old(core: Core, agent: str) -> int:
     """Delete the origins of letters that got no answer in time; return their number."""
     before = core.now().wall - KEPT
-    gone = 0
 
-    def plan() -> Sequence[Write]:
-        nonlocal gone
-        old = [record for record in core.store.records(SESSION) if _is_old(core, agent, record, before)]
-        gone = len(old)
-        return [put_record(SESSION, record.key, None, record) for record in old]
+    def plan() -> tuple[list[Put], int]:
+        old = [one for one in records_of(core, SESSION).values() if _is_old(core, agent, one, before)]
+        return [put_record(SESSION, record.key, None, record) for record in old], len(old)
 
-    core.store.commit(plan)
-    return gone
+    return commit(core, plan)
 
 
 def _is_old(core: Core, agent: str, record: Record, before: datetime) -> bool:

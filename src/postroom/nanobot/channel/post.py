@@ -326,7 +326,12 @@ class Post:
 
     async def _check_limits(self, to: str, caller: Caller | None) -> None:
         """Refuse a mail over the rate limit, or over the limit of mails without a person's word (G11)."""
-        if caller is not None and (caller.letter is not None or caller.place in self.unattended):
+        # nanobot 0.3.5 merges a report that comes during a person's turn into that turn, where no letter is the
+        # caller. While a report is in hand there, the model may be acting on it: mail counts as automatic (G11).
+        is_automatic = caller is not None and bool(
+            caller.letter or caller.place in self.unattended or self.turns.reporting_in(caller.session)
+        )
+        if caller is not None and is_automatic:
             turn = self.turn_of(caller)
             rounds = 0 if turn is None else turn.intent.rounds
             stop = self.automatic.stop(caller.place, to, rounds, time.monotonic())

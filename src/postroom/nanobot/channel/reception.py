@@ -87,7 +87,6 @@ def _claim_except(
 
 def _claimable_letters(mailbox: Mailbox, busy: Collection[str], left: Collection[str]) -> Iterator[str]:
     core, moment = mailbox.core, mailbox.core.now()
-    deliveries.apply_timers(core, moment, (mailbox.name,))
     number = 0
     while True:
         query = Query(
@@ -99,7 +98,7 @@ def _claimable_letters(mailbox: Mailbox, busy: Collection[str], left: Collection
             after=number,
             limit=SLICE,
         )
-        found = core.store.find(query)
+        found = deliveries.find_letters(core, query)
         others = (one.message for one in found if fold(one.message.sender) not in busy)
         yield from (message.id for message in others if message.id not in left)
         if len(found) < SLICE:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...core.core import find_letter
 from ...core.presentation import defuse, markdown, one_line
 from ...errors import Invalid, NotAllowed, PostroomError, UnknownAgent, UnknownMessage
 from ...model.agent import Status
@@ -81,7 +82,7 @@ async def _answers(post: Post, id: str) -> str:
 def _letters(post: Post, tasks: Sequence[TaskStatus]) -> dict[str, Message]:
     """Return by id the letters that opened the tasks, and the last letter about each."""
     wanted = {id for task in tasks for id in (task.letter, task.last) if id}
-    return {id: held.message for id, held in post.core.store.get(sorted(wanted)).items()}
+    return {id: letter for id in wanted if (letter := find_letter(post.core, id)) is not None}
 
 
 def _line(post: Post, task: TaskStatus, letters: dict[str, Message]) -> str:
