@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..chipset.folder import Fields
     from ..errors import Unreadable
     from .answer import Screen
+    from .command import Command
     from .context import Context
 
 
@@ -74,19 +75,22 @@ _REPORTS = {
 }
 
 
+def _of_chipset(name: str, *options: Option, json: str = "hook", looks: bool = True, **declared: Any) -> Command:
+    """Declare a command on the hooks of a state folder. Most show a hook, and make no folder to look into."""
+    return command(f"chipset {name}", *options, _STATE, json=json, looks=looks, **declared)
+
+
 # -- looking
 
 
-@command(
-    "chipset check",
-    _STATE,
+@_of_chipset(
+    "check",
     about="For an agent that starts or polls: work on your hook comes before anything else. Changes nothing.",
     examples=(
         ("postroom chipset check --as polecat-alpha", "what is wanted of me?"),
         ("postroom chipset check --as polecat-alpha --json", "for a program"),
     ),
     json="hook nudge note",
-    looks=True,
 )
 def run_chipset_check(context: Context) -> Answer:
     """Show the caller's hook, its nudge and its last note."""
@@ -101,12 +105,10 @@ def run_chipset_check(context: Context) -> Answer:
     return Answer(context.name, data, _checked)
 
 
-@command(
-    "chipset hooks",
-    _STATE,
+@_of_chipset(
+    "hooks",
     examples=(("postroom chipset hooks", "who has what"),),
     json="hooks damaged",
-    looks=True,
 )
 def run_chipset_hooks(context: Context) -> Answer:
     with _chipset(context) as chipset:
@@ -115,13 +117,11 @@ def run_chipset_hooks(context: Context) -> Answer:
     return Answer(context.name, data, _listed)
 
 
-@command(
-    "chipset notes",
+@_of_chipset(
+    "notes",
     Option("AGENT", help="whose; yours by default", complete="agents"),
-    _STATE,
     examples=(("postroom chipset notes polecat-beta --as mayor", "what it left behind"),),
     json="notes damaged",
-    looks=True,
 )
 def run_chipset_notes(context: Context) -> Answer:
     with _chipset(context) as chipset:
@@ -133,13 +133,12 @@ def run_chipset_notes(context: Context) -> Answer:
 # -- the mayor
 
 
-@command(
-    "chipset dispatch",
+@_of_chipset(
+    "dispatch",
     AGENT,
     Option("BEAD", help="the id of the work item", required=True),
     Option("--title", help="one line", metavar="TEXT"),
     TEXT,
-    _STATE,
     about=f"Only a mayor or a dispatcher may, by name.{_MAYOR} When it was cut off before the letter was sent, chipset"
     " remind sends it.",
     examples=(
@@ -148,46 +147,34 @@ def run_chipset_notes(context: Context) -> Answer:
             "hand out work",
         ),
     ),
-    json="hook",
+    looks=False,
 )
-@command(
-    "chipset remind",
+@_of_chipset(
+    "remind",
     AGENT,
     TEXT,
-    _STATE,
     about=f"It is never sent twice: pass the same --body as before.{_MAYOR}",
     examples=(("postroom chipset remind polecat-alpha --body 'As in the plan.'", "after a crash"),),
-    json="hook",
-    looks=True,
 )
-@command(
-    "chipset accept",
+@_of_chipset(
+    "accept",
     AGENT,
-    _STATE,
     about=f"After you checked the work.{_MAYOR}",
     examples=(("postroom chipset accept polecat-gamma", "checked"),),
-    json="hook",
-    looks=True,
 )
-@command(
-    "chipset reassign",
+@_of_chipset(
+    "reassign",
     AGENT,
     Option("TO", help="the agent that gets it", required=True, complete="agents"),
     TEXT,
-    _STATE,
     about=f"That is a restart: at most three for an item, 60 seconds apart; then a human is notified.{_MAYOR}",
     examples=(("postroom chipset reassign polecat-alpha polecat-delta", "polecat-alpha does not answer"),),
-    json="hook",
-    looks=True,
 )
-@command(
-    "chipset clear",
+@_of_chipset(
+    "clear",
     AGENT,
-    _STATE,
     about=f"The file stays, with an empty hook. A file that cannot be read is set aside first, and kept.{_MAYOR}",
     examples=(("postroom chipset clear polecat-alpha", "never mind"),),
-    json="hook",
-    looks=True,
 )
 def run_by_mayor(context: Context) -> Answer:
     """Do what the command names to an agent's hook, with the arguments that it takes."""
@@ -205,20 +192,14 @@ def run_by_mayor(context: Context) -> Answer:
 # -- the agent that owns a hook
 
 
-@command(
-    "chipset activate",
-    _STATE,
+@_of_chipset(
+    "activate",
     examples=(("postroom chipset activate --as polecat-alpha", "pending becomes active"),),
-    json="hook",
-    looks=True,
 )
-@command(
-    "chipset touch",
-    _STATE,
+@_of_chipset(
+    "touch",
     about="Run it now and then while you work: the witness nudges an agent that shows no activity.",
     examples=(("postroom chipset touch --as polecat-beta", "still here"),),
-    json="hook",
-    looks=True,
 )
 def run_by_owner(context: Context) -> Answer:
     step = context.name.removeprefix("chipset ")
@@ -226,30 +207,26 @@ def run_by_owner(context: Context) -> Answer:
         return _moved(context, getattr(chipset.hooks, step)(context.me))
 
 
-@command(
-    "chipset report",
+@_of_chipset(
+    "report",
     TEXT,
     Option("--to", help="who gets the report; mayor by default", metavar="NAME", complete="agents"),
-    _STATE,
     about="Run again after a crash, it completes what was left undone, and the report is sent once.",
     examples=(("postroom chipset report --as polecat-beta --body 'On branch auth.'", "done"),),
-    json="hook",
-    looks=True,
 )
 def run_chipset_report(context: Context) -> Answer:
     with _chipset(context, needed=True) as chipset:
         return _moved(context, chipset.report(context.me, _text(context), **context.passed_options("to")))
 
 
-@command(
-    "chipset note",
+@_of_chipset(
+    "note",
     Option("--bead", help="the work item", required=True, metavar="BEAD"),
     Option("--summary", help="where it stands", required=True, metavar="TEXT"),
     Option("--remaining", help="what is left to do", many=True, metavar="TEXT"),
     Option("--branch", help="where the work is", metavar="NAME"),
     Option("--last-commit", help="the last commit there", metavar="COMMIT"),
     Option("--session", name="session_outgoing", help="the session that ends", metavar="ID"),
-    _STATE,
     examples=(
         (
             "postroom chipset note --as polecat-beta --bead gt-1 --summary 'Half done.' --remaining tests --branch auth",
@@ -257,6 +234,7 @@ def run_chipset_report(context: Context) -> Answer:
         ),
     ),
     json="note",
+    looks=False,
 )
 def run_chipset_note(context: Context) -> Answer:
     names = ("bead", "summary", "remaining", "branch", "last_commit", "session_outgoing")
@@ -269,15 +247,14 @@ def run_chipset_note(context: Context) -> Answer:
 # -- nudges
 
 
-@command(
-    "chipset nudge",
+@_of_chipset(
+    "nudge",
     Option("AGENT", help="the agent", required=True, complete="agents"),
     Option(
         "--type", help="what it is about; health_check by default", kind="word", choices=NUDGES, metavar="TYPE"
     ),
     TEXT,
     Option("--requires-response", help="an answer is wanted", kind="flag"),
-    _STATE,
     examples=(
         (
             "postroom chipset nudge polecat-beta --as mayor --type sync_request --body 'Where are you?'",
@@ -285,6 +262,7 @@ def run_chipset_note(context: Context) -> Answer:
         ),
     ),
     json="nudge to",
+    looks=False,
 )
 def run_chipset_nudge(context: Context) -> Answer:
     to, type, message = context.get("agent"), context.get("type", HEALTH_CHECK), _text(context)
@@ -294,15 +272,13 @@ def run_chipset_nudge(context: Context) -> Answer:
     return _nudge_answer(context, nudge, to=to)
 
 
-@command(
-    "chipset answer",
+@_of_chipset(
+    "answer",
     TEXT,
-    _STATE,
     about="The answer is written to the slot of the agent that nudged you. The nudge counts as handled, and work in hand is touched."
     " What lies in your slot may itself be an answer to a nudge of yours: that is handled, not answered.",
     examples=(("postroom chipset answer --as polecat-beta --body 'At the tests.'", "I am here"),),
     json="nudge to",
-    looks=True,
 )
 def run_chipset_answer(context: Context) -> Answer:
     message = _text(context)
@@ -312,12 +288,10 @@ def run_chipset_answer(context: Context) -> Answer:
     return _nudge_answer(context, response, to=nudge.sender if nudge else None)
 
 
-@command(
-    "chipset handle",
-    _STATE,
+@_of_chipset(
+    "handle",
     examples=(("postroom chipset handle --as polecat-beta", "understood"),),
     json="nudge",
-    looks=True,
 )
 def run_chipset_handle(context: Context) -> Answer:
     with _chipset(context, needed=True) as chipset:

@@ -121,6 +121,28 @@ def test_a_bound_on_depth_alone_is_found_out(tmp_path: Path, monkeypatch: pytest
         run(lambda: say_hello(tmp_path, 2, "mail_send"))
 
 
+def test_mail_of_a_persons_turn_with_a_report_merged_into_it_is_counted(tmp_path: Path) -> None:
+    """A report that nanobot 0.3.5 gives to a running turn of a person, whose caller names no letter, counts."""
+
+    async def scene() -> None:
+        async with (
+            scripted_agent(tmp_path, "boss") as boss,
+            scripted_agent(tmp_path, "coder", lambda _: "hello to you!") as coder,
+        ):
+            await use(boss, "mail_send", to="coder", text="hello")
+            said = ""
+            for turn in range(RUNAWAY):
+                await until(lambda turn=turn: len(boss.seen) > turn)
+                said = await use(boss, "mail_send", to="coder", text="hello again")
+                if said.startswith("Error:"):
+                    break
+                await boss.answer(boss.seen[turn], "thank you")
+            assert "ask the person first" in said and len(boss.seen) <= MOST + 1
+            assert max(await turns_at_rest(boss, coder)) <= MOST + 2
+
+    run(scene)
+
+
 @pytest.mark.parametrize("mails", [1, 2, 5])
 def test_in_a_thread_of_mail_they_stop_too_and_the_human_is_notified_by_letter(tmp_path: Path, mails: int) -> None:
     """Anna asks boss, who asks coder, and goes on in the session of anna's thread."""
