@@ -132,7 +132,7 @@ def test_mail_of_a_persons_turn_with_a_report_merged_into_it_is_counted(tmp_path
             await use(boss, "mail_send", to="coder", text="hello")
             said = ""
             for turn in range(RUNAWAY):
-                await until(lambda turn=turn: len(boss.seen) > turn)
+                await until_or_ever(boss, turn)
                 said = await use(boss, "mail_send", to="coder", text="hello again")
                 if said.startswith("Error:"):
                     break

@@ -85,7 +85,7 @@ def test_answers_to_questions_keep_the_pace(tmp_path: Path) -> None:
     async def scene() -> None:
         async with scripted_agent(tmp_path, "boss", mailsPerMinute=20) as boss:
             task = await given_to_anna(boss)
-            await asked_by(task, boss)
+            await boss.answer(await asked_by(task, boss), "the person was asked")
             for _ in range(19):
                 await use(boss, "mail_send", to="anna", text="x")
             message = await use(boss, "mail_reply", id=task.id, text="Rust")
