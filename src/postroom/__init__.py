@@ -19,7 +19,7 @@ _HOMES = {
     "core.portable": "Imported",
     "core.retention": "Sweep",
     "core.transfer": "Copied Refusal",
-    "core.waiting": "Entry",
+    "core.waiting_list": "Entry",
     "errors": (
         "BadStore Busy Conflict Damaged DeadlinePassed HopsSpent IdTaken IllegalMove Invalid LeaseLost"
         " LookAlike LoopDetected Missing NameTaken NoAnswer NotAllowed PostroomError QuotaFull Refused Resync"

@@ -7,7 +7,7 @@ from .core.messages import Receipt
 from .core.portable import Imported
 from .core.retention import Sweep
 from .core.transfer import Copied, Refusal
-from .core.waiting import Entry
+from .core.waiting_list import Entry
 from .errors import (
     BadStore,
     Busy,

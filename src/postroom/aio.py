@@ -319,7 +319,7 @@ class AsyncMailbox(_Face):
 
         If the task is cancelled, so are the handlers, and their letters are released.
         """
-        from .serving import Service  # noqa: PLC0415 - it imports this module
+        from .service import Service  # noqa: PLC0415 - it imports this module
 
         await Service(self._sync, self, handler, concurrency, lease, grace, timeout, filters).run()
 

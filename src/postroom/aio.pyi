@@ -10,7 +10,7 @@ from .core.compose import Draft
 from .core.messages import Receipt
 from .core.portable import Imported
 from .core.retention import Sweep
-from .core.waiting import Entry
+from .core.waiting_list import Entry
 from .keywords import Body, Fields, Filters, RequestFields, TemplateFields, To, Wanted, When
 from .letter import Batch, Letter, Work
 from .mailbox import Mailbox

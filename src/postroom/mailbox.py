@@ -180,9 +180,9 @@ class Mailbox(Reader):
             **fields: further fields of the request, such as subject, priority, expires, key and data; see
                 `keywords.RequestFields`
         """
-        from .core import asking
+        from .core import round_trip
 
-        def answered(answer: asking.Answer) -> Letter:
+        def answered(answer: round_trip.Answer) -> Letter:
             if answer.letter is not None:
                 return Letter(self, answer.letter)
             late = NoAnswer(
@@ -193,7 +193,7 @@ class Mailbox(Reader):
             raise late
 
         params = {"agent_id": self.name, "to": to, "body": body, "timeout": timeout, **fields}
-        return self.room._wait(request(asking.Ask, params), answered)
+        return self.room._wait(request(round_trip.Ask, params), answered)
 
     def unsend(self, id: str) -> Message:
         """Take back a letter that was sent here, from all its recipients or none.
@@ -414,9 +414,9 @@ class Mailbox(Reader):
             **filters: only letters with these properties: kinds, min_priority, sender, thread, thread_tag, tag,
                 scope, since
         """
-        from . import serving
+        from . import service
 
-        serving.serve(
+        service.serve(
             self,
             handler,
             concurrency=concurrency,
@@ -428,9 +428,9 @@ class Mailbox(Reader):
 
     def stop(self) -> None:
         """End `serve` of this mailbox, from a handler or from another thread; said twice, without grace."""
-        from . import serving
+        from . import service
 
-        serving.stop(self)
+        service.stop(self)
 
     def held(self, id: str, token: str) -> Work:
         """Return a letter that was claimed earlier, here or in another process, by its lease token.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from .core.board import BoardView
     from .core.verb import Runs
-    from .core.waiting import Entry
+    from .core.waiting_list import Entry
     from .model.alert import DeadAlertRow
     from .model.message import Message
     from .model.report import Trace
@@ -112,9 +112,9 @@ class Reader:
             opened: also letters that were read and are not settled
             mail: false: only what goes on by a step of the agent
         """
-        from .core import waiting
+        from .core import waiting_list
 
-        return self._ask(waiting.Waiting, limit=limit, opened=opened, mail=mail).waiting
+        return self._ask(waiting_list.Waiting, limit=limit, opened=opened, mail=mail).waiting
 
     def board(self, limit: int = 20) -> BoardView:
         """Return who waits for whom, and what is stuck; at most so many entries of each list.

@@ -20,14 +20,14 @@ import pytest
 
 import postroom
 from postroom import Invalid, LeaseLost, Room, State, StoreFailing, Work, aio, draft
-from postroom.serving import Service
+from postroom.service import Service
 from tests.rooms import texts
 
 PATIENCE = 60.0  # seconds; a bound, not a pace
 PROGRAM = """
 import asyncio, signal, sys, time
 import postroom
-from postroom.serving import Service
+from postroom.service import Service
 
 address, seconds, concurrency, lease, timeout, bug = sys.argv[1:]
 signal.signal(signal.SIGTERM, signal.SIG_DFL)  # coverage has a handler of its own

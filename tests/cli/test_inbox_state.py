@@ -27,7 +27,7 @@ from postroom.cli.inbox.state import (
     pressed,
 )
 from postroom.clock import SystemClock
-from postroom.core import waiting
+from postroom.core import waiting_list
 from postroom.errors import Conflict
 
 NOW = SystemClock().now().wall
@@ -283,7 +283,7 @@ def test_drafts_are_files_for_their_owner_alone(tmp_path: Any, monkeypatch: pyte
 
 
 def test_no_number_of_questions_hides_a_letter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "MOST", 2)
+    monkeypatch.setattr(waiting_list, "MOST", 2)
     with postroom.open("memory:") as room:
         for _ in range(5):
             room.mailbox("ann").escalate("May I?", reason="approval")

@@ -21,11 +21,11 @@ from postroom.app import app
 from postroom.cli.main import entry
 from postroom.clock import SystemClock
 from postroom.core import arrivals, outbox, peers, retention
-from postroom.federation import courier, incoming, lookup
+from postroom.federation import courier, lookup, peer_calls
 from postroom.federation.connection import RpcConnection
 from postroom.federation.courier import Courier, QueuedLetter
-from postroom.federation.incoming import MOST_TOGETHER, PeerHandler
 from postroom.federation.lookup import LookupResult
+from postroom.federation.peer_calls import MOST_TOGETHER, PeerHandler
 from postroom.formats import federation
 from postroom.formats.map import ROUTE
 from postroom.model.query import Moment
@@ -295,7 +295,7 @@ def credulous() -> None:
     """Believes what a peer says of itself and of others."""
     put(trust, "check_incoming", lambda *_: None)
     put(trust, "speaks_for", lambda *_: True)
-    put(incoming, "check_way", lambda *_: None)
+    put(peer_calls, "check_way", lambda *_: None)
     put(trust, "check_relaying", lambda *_: None)
     put(arrivals, "_check_way", lambda *_: None)
     real = federation._read_letter
@@ -309,7 +309,7 @@ def credulous() -> None:
 
 def frugal() -> None:
     """No bug: takes few letters in one call, so that there are many calls."""
-    put(incoming, "MOST_TOGETHER", 3)
+    put(peer_calls, "MOST_TOGETHER", 3)
 
 
 def blind() -> None:

@@ -15,8 +15,8 @@ from postroom import Room
 from postroom.core import peers, tokens
 from postroom.core.authorize import OWNER
 from postroom.core.verb import perform
-from postroom.federation.incoming import PeerHandler
 from postroom.federation.link import Link
+from postroom.federation.peer_calls import PeerHandler
 from postroom.formats.federation import read_refusal
 from postroom.model.peer import Peer
 from postroom.model.query import Query

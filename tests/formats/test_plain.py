@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from postroom.core.alerts import DueAlert, NextAlert
 from postroom.core.inbox import Check, Letters
 from postroom.core.stats import MailboxStats
-from postroom.core.waiting import Entry, Waiting, WaitingList
+from postroom.core.waiting_list import Entry, Waiting, WaitingList
 from postroom.formats import plain as plain_codec
 from postroom.formats.plain import plain_result, read_result
 from postroom.model.alert import AlertLetter, Rung

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from ..core.waiting import Entry as WaitingEntry
+    from ..core.waiting_list import Entry as WaitingEntry
     from ..model.message import Message
     from .answer import Screen
     from .context import Context
@@ -209,7 +209,7 @@ command(
 @command(
     "waiting",
     Option("--no-mail", name="mail", help="no letters: only questions and tasks", kind="flag", value=False),
-    verb="waiting.Waiting",
+    verb="waiting_list.Waiting",
     view=waiting,
     about="For people: open escalations that were put to you, questions about tasks you gave, tasks you were"
     " given, and unread mail, each once; urgent ones first, then the oldest. Marks nothing as read. Without --as"

@@ -180,7 +180,7 @@ def run_reply(context: Context) -> Answer:
     "ask",
     Option("TO", name="to", help="an agent's name, or any:CAPABILITY", required=True, complete="agents"),
     *BODY,
-    verb="asking.Ask",
+    verb="round_trip.Ask",
     about="The answer is the first letter that replies to the request; it is acknowledged. Where none comes in time, the"
     " exit code is 1, and the same command with the --key that is printed waits on without sending again. If the"
     " request comes back, the error says why.",

@@ -13,7 +13,7 @@ limits, clock, ids): it asks policy, then commits. Nothing here knows sockets, t
     addressing      from addresses to mailboxes: guards, former names, `any:` addresses
     messages        send, reply, forward, broadcast, handoff, unsend; the rate of answers (G11)
     templates       letters written beforehand, with places to fill in
-    asking          ask: send a request, wait for its answer
+    round_trip      ask: send a request, wait for its answer
     inbox           check, read, counts, wait
     search          messages by their words, by sender, by the beginning of an id
     presentation    messages as text for prompts, fenced
@@ -37,7 +37,7 @@ limits, clock, ids): it asks policy, then commits. Nothing here knows sockets, t
     portable        export and import of a room; backups
     retention       what the janitor does: leases, expiry, archive, retention
     doctor          the health of a room, and safe repairs
-    waiting         what waits for an agent or for the person
+    waiting_list    what waits for an agent or for the person
     board           who waits for whom, and what is stuck
     stats           a room in numbers, and the life of one message
 """

@@ -29,7 +29,7 @@ from .peers import all_peers
 from .task_index import known_tasks
 from .validation import check_count
 from .verb import MailboxVerb, verb
-from .waiting import first_line
+from .waiting_list import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

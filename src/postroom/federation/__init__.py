@@ -5,7 +5,7 @@
     dialler      the connection that we open, and open again
     connection   JSON-RPC calls and answers over one connection
     methods      the methods that peers call
-    incoming     the handler of a peer's calls: route, announce, find
+    peer_calls   the handler of a peer's calls: route, announce, find
     courier      sends what waits, many letters at once and in order; the rules for each answer
     exposure     which agents we announce to a peer, and which it announces to us
     lookup       finds the system of an agent of which only the name is known

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
     from ..model.peer import Envelope
-    from .incoming import PeerHandler
+    from .peer_calls import PeerHandler
 
     Serve = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 

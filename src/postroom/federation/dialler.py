@@ -35,8 +35,8 @@ from .connection import (
     sender,
     why,
 )
-from .incoming import PeerHandler, abilities, handshake
 from .link import PeerConnection
+from .peer_calls import PeerHandler, abilities, handshake
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -27,9 +27,9 @@ from . import exposure
 from .connection import ConnectionLost, RpcConnection
 from .courier import Courier, RetryLog
 from .dialler import ANSWER, Dialler
-from .incoming import PeerHandler, abilities, connect_answer
 from .link import Link, LinkState, PeerConnection, ping, report
 from .lookup import AgentLookup
+from .peer_calls import PeerHandler, abilities, connect_answer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -38,8 +38,8 @@ from . import exposure
 from .connection import ConnectionLost, connected_pair
 from .dialler import ANSWER
 from .exchange import Exchange
-from .incoming import PeerHandler
 from .link import PeerConnection
+from .peer_calls import PeerHandler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

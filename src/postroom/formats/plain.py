@@ -328,7 +328,7 @@ FORMS: dict[str, Form] = {  # by module and name of the type
     ),
     "tasks.Moved": Form({"task": "FoundTask", "receipt": "Receipt"}, without={"delivery"}),
     "tokens.Token": Form(without={"hash"}),
-    "waiting.Entry": Form(
+    "waiting_list.Entry": Form(
         {"from": "str", **_PRIORITY[0]},
         {"from": lambda one: one.sender, **_PRIORITY[1]},
         without={"sender"},

@@ -7,7 +7,7 @@ input                   what a host passes to a hook
 dialects                the moments of a session, and how each host names and answers them
 text                    mail as a hook prints it, fenced, within a host's budget
 sessions                running sessions: whose they are, and where their mail is
-naming                  the agent name of a new session
+agent_names             the agent name of a new session
 waiter                  the process of a session that waits for mail and wakes it
 recipes                 hooks as each host's configuration wants them
 install                 installing hooks in a host's files, and removing them

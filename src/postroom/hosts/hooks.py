@@ -20,10 +20,10 @@ from ..environment import sessions_folder, variable, whole_path
 from ..errors import Busy, Invalid, Missing, StoreFailing
 from ..model.names import HUMAN, check_agent, fold
 from . import sessions
+from .agent_names import plain, settle
 from .dialects import DIALECTS, END, PROMPT, START, STOP
 from .inbox_files import InboxFolder
 from .input import text_of
-from .naming import plain, settle
 from .quick import is_going_on, is_typed
 from .sessions import BUSY, IDLE, OVER, Session, all_sessions, find, is_plain, sweep
 from .sources import WAITER_PATIENCE, FileSource, SocketSource, daemon_answers, program_of, room_source, source_of

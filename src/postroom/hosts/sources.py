@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec.structs import asdict
 
-from ..core import agents, alerts, inbox, stats, waiting
+from ..core import agents, alerts, inbox, stats, waiting_list
 from ..core.alerts import LOOK_EVERY, NOT_NOW, SOON
 from ..core.verb import declared_by, perform
 from ..environment import AUTH_TOKEN, variable
@@ -192,7 +192,7 @@ class VerbSource(ABC):
         if any(letter.priority >= Priority.HIGH for letter in self._letters):
             return True
         ids = {letter.id for letter in self._letters if letter.kind in _STEP_KINDS}
-        steps = self._call(waiting.Waiting, mail=False, limit=None).waiting if ids else []
+        steps = self._call(waiting_list.Waiting, mail=False, limit=None).waiting if ids else []
         return any(step.letter in ids for step in steps)
 
     def show(self, count: int, host: str, event: str) -> None:

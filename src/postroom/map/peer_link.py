@@ -45,7 +45,7 @@ from .access import NONE
 
 if TYPE_CHECKING:
     from ..federation.exchange import Exchange
-    from ..federation.incoming import PeerHandler
+    from ..federation.peer_calls import PeerHandler
     from ..model.peer import Peer
     from .agents import Register
     from .connection import MapConnection

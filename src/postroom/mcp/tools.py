@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec import Struct
 
 from ..core import agents, inbox, messages, search, tasks, threads, work
-from ..core.asking import Ask
+from ..core.round_trip import Ask
 from ..core.verb import LOCAL, authorised, checked_mailbox, parameters, perform, set_parameters, snake, verb
 from ..errors import Invalid, NotAllowed, UnknownAgent
 from ..formats.inbox import far_agent_record

@@ -10,7 +10,7 @@ import codecs
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...core.waiting import MOST
+from ...core.waiting_list import MOST
 from ..escalation import about, presses
 from ..output import BAR, ago, begun, body_lines, broken, cut, one_line, painted, table, width, wrapped
 from ..screen import Frame
