@@ -101,9 +101,10 @@ def test_places_share_words() -> None:
         (
             ("tasks", "nosuch"),
             "command",
-            "tasks show, give, accept, admit, reject, start, ask, answer, complete, fail, cancel",
+            "postroom tasks show nosuch shows one; else tasks show, give, accept, admit, reject, start, ask, answer,"
+            " complete, fail, cancel",
         ),
-        (("dead", "nosuch"), "command", "dead show, revive, purge"),
+        (("dead", "nosuch"), "command", "postroom dead show nosuch shows one; else dead show, revive, purge"),
         (("dead", "--as", "a", "show"), "command", "postroom dead show …"),
         (("work", "--as", "a", "wc", "-w"), "-w", "put -- before the program"),
         (("work", "-w"), "-w", "--help shows all"),
@@ -251,6 +252,8 @@ WRONG_GUESSES = [
     (("dead", "rm", "m-1"), "postroom dead purge"),
     (("mail", "send", "bob", "hi"), "postroom send NAME"),
     (("inbox", "list"), "postroom check"),
+    (("agents", "bob"), "postroom agents show bob"),
+    (("room", "stats"), "postroom stats"),
     (("wait", "--for", "3"), "--timeout SPAN"),
 ]
 

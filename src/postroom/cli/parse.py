@@ -272,6 +272,7 @@ def _fill(places: list[Option], args: list[str], call: Call) -> None:
             names = {name for option in (call.command.options if call.command else ()) for name in option.names}
             whose = "--agent" if "--agent" in names else "--as"
             hint = f"it takes options alone: {whose} NAME names the agent, --help shows the others"
+            hint = f"postroom {args[0]} is a command by itself" if args[0] in COMMANDS else hint
         elif call.command and any(option.name == "body" for option in call.command.options):
             hint = "quote a text that has blanks; or name it with --body"
         hint = MEANT.get(f"{call.name} {args[0]}", hint)
@@ -285,7 +286,9 @@ def _no_subcommand(name: str, word: str, following: list[str]) -> Usage:
     if word in following:
         return Usage(f"{word!a} stands directly behind {name}", field="command", hint=f"postroom {name} {word} …")
     full = f"{name} {word}"
-    hint = MEANT.get(full) or meant(word, following, f"{name} ") or f"{name} {', '.join(following)}"
+    known = f"{name} {', '.join(following)}"
+    known = f"postroom {name} show {word} shows one; else {known}" if "show" in following else known
+    hint = MEANT.get(full) or meant(word, following, f"{name} ") or known
     return Usage(f"there is no {full!a}", field="command", hint=hint)
 
 
