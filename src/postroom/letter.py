@@ -19,6 +19,7 @@ from .errors import LeaseLost
 from .model.brief import quoted
 from .model.delivery import State
 from .model.query import Found
+from .model.values import passes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -329,7 +330,7 @@ class Shift:
         try:
             self._mailbox.renew(self._ahead, self._lease)
         except LeaseLost:  # some are back in the inbox already
-            self._ahead = [work for work in self._ahead if _is_renewed(work, self._lease)]
+            self._ahead = [work for work in self._ahead if passes(LeaseLost, work.renew, self._lease)]
 
     def give_back(self) -> None:
         """Release what was left behind."""
@@ -347,14 +348,6 @@ class Shift:
     def _pass_by(self) -> None:
         self._behind = [work for work in (*self._behind, *self._in_hand) if not work.is_settled]
         self._in_hand = []
-
-
-def _is_renewed(work: Work, lease: float | None) -> bool:
-    try:
-        work.renew(lease)
-    except LeaseLost:
-        return False
-    return True
 
 
 def _release(mailbox: Mailbox, works: Sequence[Work]) -> None:

@@ -403,8 +403,7 @@ class Context:
         if not os.path.lexists(folder) and os.path.realpath(file) != os.path.realpath(own_room(environment())):
             from shlex import quote  # noqa: PLC0415 - only for lines to paste
 
-            hint = f"mkdir -p {quote(folder)}"
-            raise CannotCreate(f"there is no folder {folder}", field="--room", hint=hint)
+            raise CannotCreate(f"there is no folder {folder}", field="--room", hint=f"mkdir -p {quote(folder)}")
 
     @cached_property
     def screen(self) -> Screen:

@@ -28,6 +28,7 @@ from ..hosts.install.plan import diff as diff_of
 from ..hosts.install.plan import has_rules, install_state
 from ..mcp.sdk import APART, SdkMissing, is_beside_nanobot, need_sdk
 from ..model.names import check_agent
+from ..model.values import passes
 from .answer import Answer, printable
 from .command import Option, command
 from .context import note, program, whole_address
@@ -344,15 +345,7 @@ def _order(context: Context) -> Order:
         options += ["--room", whole_address(context.settings.store)]
     project = os.getcwd() if "project" in context.values else None  # noqa: PTH109 - as text
     host = context.name.partition(" ")[2]
-    return Order(host, tuple(program()), tuple(options), project, with_server=_can_serve())
-
-
-def _can_serve() -> bool:
-    try:
-        need_sdk()
-    except SdkMissing:
-        return False
-    return True
+    return Order(host, tuple(program()), tuple(options), project, with_server=passes(SdkMissing, need_sdk))
 
 
 def _is_agreed(context: Context, question: str) -> bool:

@@ -612,8 +612,7 @@ class OpenConversation(Verb, kw_only=True):
         posts: list[Post] = []
         if self.first is not None:
             if creator is None:
-                hint = "the agent that takes the first turn"
-                raise Invalid("is missing", field="participant_id", hint=hint)
+                raise Invalid("is missing", field="participant_id", hint="the agent that takes the first turn")
             posts = [self.first.post(core, principal, view, creator)]
 
         def plan() -> Sequence[Write]:
@@ -688,8 +687,7 @@ class CloseConversation(ConversationVerb, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> View:
         if self.status not in ENDS:
-            hint = ", ".join(ENDS)
-            raise Invalid(f"{self.status!a} is not how a conversation ends", field="status", hint=hint)
+            raise Invalid(f"{self.status!a} is not how a conversation ends", field="status", hint=", ".join(ENDS))
         return _set_status(core, principal, self.conversation, ENDS[self.status], self.status)
 
 
@@ -751,18 +749,15 @@ class LeaveConversation(SeatVerb, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> LeftAt:
         name, now = self.agent_id, core.now().wall
-        left = LeftAt(now)
 
         def step(view: View) -> tuple[ConversationRecord, list[ConversationEvent]]:
             seat = view.seat(name)
             if seat is None:
-                gone = view.talk.seat(name)
-                left.at = (gone.left_at if gone else None) or now
                 return view.talk, []
             return with_participant(view.talk, replace(seat, left_at=now)), [("left", name)]
 
-        _change(core, principal, self.conversation, step)
-        return left
+        gone = _change(core, principal, self.conversation, step).talk.seat(name)
+        return LeftAt((gone.left_at if gone else None) or now)
 
 
 @verb("start_thread", ThreadRecord, action="converse", local=True)

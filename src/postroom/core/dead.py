@@ -21,6 +21,7 @@ from ..model.query import Found, Query
 from ..model.record import FORGOTTEN, SPENT, Record, spent_key
 from ..store.protocol import Forget, Move, Put, all_names
 from . import alerts, deliveries, messages, names, task_index
+from .core import commit
 from .validation import as_list, check_limit
 from .verb import MailboxVerb, verb
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from ..model.delivery import Delivery
     from ..model.message import Message
     from ..store.protocol import Write
     from .authorize import Principal
@@ -78,24 +80,18 @@ class Revive(MailboxVerb, kw_only=True):
     ids: Annotated[str | list[str], "ids of letters"]
 
     def run(self, core: Core, _principal: Principal) -> Revived:
-        revived: list[Found] = []
-        now = core.now().wall
+        def plan() -> tuple[Sequence[Write], list[Found]]:
+            dead = _find_dead(core, self.agent_id, self.ids)
+            moves = [_revival(found.delivery, core.now().wall) for found in dead]
+            return moves, [Found(found.message, move.after) for found, move in zip(dead, moves, strict=True)]
 
-        def plan() -> Sequence[Write]:
-            revived.clear()
-            moves = []
-            for found in _find_dead(core, self.agent_id, self.ids):
-                before = found.delivery
-                if AT in before.mailbox:
-                    after, action = model_delivery.requeue(before, now), "requeue"
-                else:
-                    after, action = model_delivery.revive(before), "revive"
-                revived.append(Found(found.message, after))
-                moves.append(Move(before, after, action))
-            return moves
+        return Revived(commit(core, plan))
 
-        core.store.commit(plan)
-        return Revived(revived)
+
+def _revival(dead: Delivery, now: datetime) -> Move:
+    if AT in dead.mailbox:
+        return Move(dead, model_delivery.requeue(dead, now), "requeue")
+    return Move(dead, model_delivery.revive(dead), "revive")
 
 
 @verb("purge_dead", int, under="purged", action="purge", old_names={"message_ids": "ids"})
@@ -105,17 +101,12 @@ class PurgeDead(MailboxVerb, kw_only=True):
     ids: Annotated[str | list[str], "ids of letters"]
 
     def run(self, core: Core, _principal: Principal) -> int:
-        purged = 0
-
-        def plan() -> Sequence[Write]:
-            nonlocal purged
+        def plan() -> tuple[Sequence[Write], int]:
             dead = _find_dead(core, self.agent_id, self.ids)
             letters = [f.message for f in dead if _is_settled(core, f.message.id)]
-            purged = len(letters)
-            return forget(core, letters, core.now().wall)
+            return forget(core, letters, core.now().wall), len(letters)
 
-        core.store.commit(plan)
-        return purged
+        return commit(core, plan)
 
 
 def forget(core: Core, letters: Sequence[Message], now: datetime) -> list[Write]:

@@ -27,6 +27,7 @@ from ..model.names import POSTMASTER, check_agent, check_id, check_kind, fold, m
 from ..model.query import LetterQuery, Query
 from ..model.record import CLOSED_ESCALATION, OPEN_ESCALATION
 from ..model.task import ESCALATION, Escalation
+from ..model.values import passes
 from ..policy.routing import after_climb, rungs_above, time_to_climb, urgency
 from ..store.protocol import Move, Post, first_sent, known_names, spelt
 from . import addressing, inbox
@@ -216,11 +217,7 @@ def _from_first(core: Core, asker: str, key: str, above: tuple[str, ...]) -> tup
 
 def accepts(core: Core, asker: str, name: str) -> bool:
     """Return whether the allow list of this rung accepts the asker."""
-    try:
-        addressing.check_guard_at(core, asker, name)
-    except NotAllowed:
-        return False
-    return True
+    return passes(NotAllowed, addressing.check_guard_at, core, asker, name)
 
 
 def _is_unsent(core: Core, id: str) -> bool:

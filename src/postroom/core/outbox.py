@@ -39,6 +39,7 @@ from ..model.names import (
 from ..model.peer import Carried, Route
 from ..model.query import Query
 from ..model.record import EVERYONE, LINK, ROUTE, SERVED
+from ..model.values import passes
 from ..policy import retry, trust
 from ..policy.retry import is_too_old, latest_try
 from ..store.protocol import Move, is_known, outgoing, spelling_of, waiting_letters
@@ -470,11 +471,7 @@ def has_routes(core: Core, peers: Mapping[str, Peer], message: Message, mailboxe
 
     The refusal itself is raised in the commit, because a repeat of a letter that is stored already is not refused.
     """
-    try:
-        check_routes(core, peers, message, mailboxes)
-    except PostroomError:
-        return False
-    return True
+    return passes(PostroomError, check_routes, core, peers, message, mailboxes)
 
 
 def was_sent_to(core: Core, id: str, party: str) -> bool:

@@ -60,12 +60,11 @@ from .validation import as_list, check_count, quoted
 from .verb import LOCAL, MailboxVerb, perform, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from ..model.query import Moment
     from ..store.protocol import Plan, Write
     from .authorize import Principal
-    from .compose import Draft
     from .core import Core
 
 
@@ -302,8 +301,8 @@ class TaskStep(LetterFields, kw_only=True):
             lease = held.delivery.lease
         moment = core.now()
         why = None if self.reason is None else check_text(self.reason, "reason", LONGEST_REASON)
-        draft = _update(core, mailbox, task, after, self.body, why, compose.given_fields(self))
-        post = _step(core, principal, draft, moment)
+        fields = compose.given_fields(self)
+        post = _step(core, principal, mailbox, task, moment, after, why, self.body, **fields)
 
         def plan() -> Sequence[Write]:
             if was_sent(core, post.message):
@@ -344,9 +343,8 @@ class FailUnanswered(MailboxVerb, kw_only=True):
         mailbox, task = self.agent_id, _find(core, self.agent_id, self.id)
         moment = core.now()
         why = check_text(self.reason, "reason", LONGEST_REASON)
-        steps: tuple[tuple[TaskState, str | None], ...] = ((TaskState.WORKING, None), (TaskState.FAILED, why))
-        drafts = [_update(core, mailbox, task, after, None, text, {}) for after, text in steps]
-        posts = [_step(core, principal, draft, moment) for draft in drafts]
+        step = partial(_step, core, principal, mailbox, task, moment)
+        posts = [step(TaskState.WORKING, None), step(TaskState.FAILED, why)]
 
         def plan() -> Sequence[Write]:
             current = _check_step(core, mailbox, task.letter, TaskState.WORKING)
@@ -382,7 +380,7 @@ class Admit(MailboxVerb, kw_only=True):
 
         def answer(why: str | None) -> Post:
             after = TaskState.ACCEPTED if why is None else TaskState.REJECTED
-            return _step(core, principal, _update(core, mailbox, task, after, None, why, {}), moment)
+            return _step(core, principal, mailbox, task, moment, after, why)
 
         posts = [answer(unfit)]
 
@@ -398,28 +396,28 @@ class Admit(MailboxVerb, kw_only=True):
         return _commit(core, mailbox, task.letter, posts, plan)
 
 
-def _step(core: Core, principal: Principal, draft: Draft, moment: Moment) -> Post:
-    """Return the letter of a step, which passes the other party's allow list."""
+def _step(
+    core: Core,
+    principal: Principal,
+    mailbox: str,
+    task: TaskStatus,
+    moment: Moment,
+    after: TaskState,
+    reason: str | None,
+    body: Any = None,
+    **fields: Any,
+) -> Post:
+    """Return the letter of a step, which passes the other party's allow list.
+
+    A foreign client's callback is echoed in it, as in every reply.
+    """
+    content = (reason or str(after)) if body is None else body
+    fields |= {"kind": TASK_UPDATE, "task": TaskNote(id=task.id, state=after, reason=reason)}
+    draft = Reply(agent_id=mailbox, id=task.letter, body=content, **fields).draft(core)
     post = prepare_authorised(core, principal, draft, moment.wall)
     # The giver of a task must get the update. The table of states bounds the number of steps, so this lets in no
     # flood.
     return replace(post, admit=partial(addressing.resolve_post, core, ask=False))
-
-
-def _update(
-    core: Core,
-    mailbox: str,
-    task: TaskStatus,
-    after: TaskState,
-    body: Any,
-    reason: str | None,
-    fields: Mapping[str, Any],
-) -> Draft:
-    """Return the letter about a move. A foreign client's callback is echoed in it, as in every reply."""
-    note = TaskNote(id=task.id, state=after, reason=reason)
-    content = (reason or str(after)) if body is None else body
-    own = {"kind": TASK_UPDATE, "task": note}
-    return Reply(agent_id=mailbox, id=task.letter, body=content, **(dict(fields) | own)).draft(core)
 
 
 def _check_step(core: Core, mailbox: str, letter: str, after: TaskState, *, answers: bool = False) -> TaskStatus:

@@ -111,8 +111,7 @@ def check_state(word: str, field: str) -> TaskState:
     try:
         return TaskState(word)
     except ValueError:
-        hint = ", ".join(TaskState)
-        raise Invalid(f"{word!a} is not a task state", field=field, hint=hint) from None
+        raise Invalid(f"{word!a} is not a task state", field=field, hint=", ".join(TaskState)) from None
 
 
 def check_move(before: TaskState, after: TaskState) -> None:

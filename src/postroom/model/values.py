@@ -9,11 +9,15 @@ from __future__ import annotations
 import math
 import unicodedata
 from datetime import UTC, datetime
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
 from ..errors import Invalid, TooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 _DIGITS = bytes(b"0"[0] if chr(byte).isdecimal() and byte < 128 else b" "[0] for byte in range(256))
 _LONG_NUMBER = b"0" * 19  # as many digits may be over 64 bits
@@ -137,6 +141,15 @@ def read_json(raw: bytes | str, field: str, *, depth: int, largest: int) -> Any:
     except ValueError as broken:
         raise Invalid(f"is not JSON: {broken}", field=field) from None
     return check_json(value, field, depth)
+
+
+def passes(refusal: type[Exception], check: Callable[..., object], *args: Any) -> bool:
+    """Return whether a check of these values passes; False if it raises this error."""
+    try:
+        check(*args)
+    except refusal:
+        return False
+    return True
 
 
 def _is_within(value: Any, depth: int) -> bool:

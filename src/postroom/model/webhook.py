@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from ..errors import Invalid
 from .message import Priority
-from .values import check_line
+from .values import check_line, passes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,11 +72,7 @@ def read_target(url: Any, field: str = "url") -> WebhookTarget:
 
 
 def is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
+    return passes(ValueError, ipaddress.ip_address, host)
 
 
 def _is_odd(host: str, *, is_six: bool) -> bool:

@@ -20,15 +20,13 @@ from ...model.codec import USUAL, convert, decode_message, encode, with_defaults
 from ...model.delivery import State
 from ...model.message import Message
 from ...model.names import AT, POSTMASTER, check_id, check_party
-from ...model.values import read_json
+from ...model.values import passes, read_json
 from ..sqlite.rows import micros
 from .layouts.base import FileState, Where, layout_named
 from .layouts.paths import NAMES
 from .tree import MailFolders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ...model.delivery import Delivery
     from .layouts.base import Layout, Plain
 
@@ -180,12 +178,12 @@ def _message(plain: Plain) -> Message:
     """Return the message, with default values left out, so that they are left out again when it is encoded."""
     values = {name: value for name, value in plain.items() if value is not None and value != USUAL.get(name, _NO)}
     for name in _IDS:
-        if name in values and not _passes(check_id, values[name]):
+        if name in values and not passes(Invalid, check_id, values[name], "file"):
             del values[name]
     if "parts" in values:
         values["parts"] = [{**part} for part in values["parts"]]  # a part takes over the dict it is made from
     if "trace" in values:
-        values["trace"] = [agent for agent in values["trace"] if _passes(check_party, agent)]
+        values["trace"] = [agent for agent in values["trace"] if passes(Invalid, check_party, agent, "file")]
     message = convert(values, Message)
     return message if message.task is None else with_defaults(message)
 
@@ -200,14 +198,6 @@ def _check(message: Message) -> None:
     for time in (message.created_at, message.expires_at, deadline):
         if time is not None:
             time.astimezone(UTC)  # OverflowError if it lies outside of the calendar
-
-
-def _passes(check: Callable[[Any, str], str], value: Any) -> bool:
-    try:
-        check(value, "file")
-    except Invalid:
-        return False
-    return True
 
 
 def _positions(value: Any) -> tuple[int, ...]:
