@@ -14,7 +14,7 @@ from postroom.model.codec import digest
 from postroom.model.delivery import Attempt, Delivery, Lease, open_delivery
 from postroom.model.message import Message, Recipient
 from postroom.model.query import LetterQuery, Moment, Query
-from postroom.model.record import CARD, FORGOTTEN, SPENT, Record, spent_key
+from postroom.model.record import CARD, FORGOTTEN, SPENT, Record, pair_key
 from postroom.model.task import TaskStatus, advance, open_task
 from postroom.store.protocol import (
     Forget,
@@ -181,7 +181,7 @@ def note(value: object, revision: int = 0, key: str = "k") -> Put:
 def forget(message: Message) -> list[Write]:
     """Delete a letter and keep its id and key spent, as a store does."""
     memory = {"id": message.id, "digest": digest(message)}
-    spent = spent_key(message.sender, message.key or message.id)
+    spent = pair_key(message.sender, message.key or message.id)
     return [
         Forget(message.id),
         Put(record=Record(kind=FORGOTTEN, key=message.id, value=memory)),

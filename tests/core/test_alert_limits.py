@@ -16,7 +16,7 @@ from postroom.core.verb import perform
 from postroom.model.alert import AlertLog, Later, Rung
 from postroom.model.codec import to_plain
 from postroom.model.message import Priority
-from postroom.model.record import ALERT_LOG, RECIPIENT_ALERTS, alert_log_key
+from postroom.model.record import ALERT_LOG, RECIPIENT_ALERTS, pair_key
 from tests.alerts.histories import plant
 from tests.letters import on_barrier
 from tests.rooms import FakeClock, RoomFactory
@@ -216,7 +216,7 @@ def as_an_older_version_left_it(room: Room, recent: dict[str, tuple[float, ...]]
     result = find_record(core, RECIPIENT_ALERTS, "bob")
     writes = [] if result is None else [put_record(RECIPIENT_ALERTS, "bob", None, result)]
     for way, times in recent.items():
-        key = alert_log_key("bob", way)
+        key = pair_key("bob", way)
         held = find_record(core, ALERT_LOG, key)
         assert held is not None
         book = AlertLog(up_to=held.value["up_to"], boot=core.now().boot, recent=times)

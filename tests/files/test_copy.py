@@ -25,7 +25,7 @@ from postroom.model import delivery as model_delivery
 from postroom.model.delivery import COPIED, MOVED_AWAY, Delivery, Lease, State
 from postroom.model.message import Message
 from postroom.model.query import LetterQuery, Query
-from postroom.model.record import MOVED_HERE, Record, moved_key
+from postroom.model.record import MOVED_HERE, Record, pair_key
 from postroom.settings import Settings
 from postroom.store.address import open_store
 from postroom.store.files.layouts.paths import NAMES
@@ -312,7 +312,7 @@ def move(source: str, target: str) -> None:
     with opened(source) as here, opened(target) as there:
         note = {"room": here.cursor().store, "at": NOW.isoformat()}
         for found in here.find(Query(states=(State.UNREAD,))):
-            key = moved_key(found.message.id, found.delivery.mailbox)
+            key = pair_key(found.message.id, found.delivery.mailbox)
             there.commit([Put(record=Record(kind=MOVED_HERE, key=key, value=note))])
             here.commit([Move(found.delivery, moved_away(found.delivery, target), COPIED)])
 
@@ -341,7 +341,7 @@ def test_later_states_of_the_source_do_not_change_what_was_moved(tmp_path: Path,
     copy(source, target)
     with opened(source) as here, opened(target) as there:  # a stranger has settled it after it was moved
         note = {"room": here.cursor().store, "at": NOW.isoformat()}
-        there.commit([Put(record=Record(kind=MOVED_HERE, key=moved_key("m1", "bob"), value=note))])
+        there.commit([Put(record=Record(kind=MOVED_HERE, key=pair_key("m1", "bob"), value=note))])
     step(source, "ack", "m1")
     step(source, "ack", "m2")
     copy(source, target)

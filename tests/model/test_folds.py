@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from postroom.errors import IllegalMove, Invalid, NotAllowed, PostroomError, StaleRevision
 from postroom.model.message import Message, Recipient, TaskNote
-from postroom.model.record import Cursor, spent_key
+from postroom.model.record import Cursor, pair_key
 from postroom.model.task import (
     MOVES,
     TaskState,
@@ -202,7 +202,7 @@ def test_what_is_no_cursor_is_refused(text: Any) -> None:
 
 
 def test_a_spent_key_belongs_to_its_sender() -> None:
-    assert spent_key("ann", "k") != spent_key("bob", "k")
+    assert pair_key("ann", "k") != pair_key("bob", "k")
 
 
 def test_an_error_says_where_what_and_what_to_do() -> None:

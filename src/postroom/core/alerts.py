@@ -29,7 +29,7 @@ from ..model.delivery import State
 from ..model.message import Priority
 from ..model.names import check_id, check_kind
 from ..model.query import Found, Query
-from ..model.record import ALERT_LOG, AUDIT, AUDITED, RECIPIENT_ALERTS, alert_log_key
+from ..model.record import ALERT_LOG, AUDIT, AUDITED, RECIPIENT_ALERTS, pair_key
 from ..model.report import Rate
 from ..model.values import check_line, check_text
 from ..policy import alerts
@@ -153,7 +153,7 @@ class WaitingMail(Struct, frozen=True):
 
 
 def find_log(core: Core, mailbox: str, way: str) -> tuple[AlertLog, Record] | None:
-    held = find_record(core, ALERT_LOG, alert_log_key(mailbox, way))
+    held = find_record(core, ALERT_LOG, pair_key(mailbox, way))
     return None if held is None else (convert(held.value, AlertLog), held)
 
 
@@ -175,7 +175,7 @@ def without(core: Core, ids: AbstractSet[str]) -> list[Write]:
 
 
 def put_log(mailbox: str, way: str, log: AlertLog, held: Record | None) -> Put:
-    return put_record(ALERT_LOG, alert_log_key(mailbox, way), log, held, durable=False)
+    return put_record(ALERT_LOG, pair_key(mailbox, way), log, held, durable=False)
 
 
 def find_recipient(core: Core, mailbox: str, moment: Moment) -> tuple[RecipientAlerts, Record | None]:
@@ -533,7 +533,7 @@ class AlertDone(MailboxVerb, kw_only=True):
         def done(log: AlertLog | None) -> AlertLog | None:
             return None if log is None else alerts.done(log, named)
 
-        change_record(core, ALERT_LOG, alert_log_key(mailbox, way), AlertLog, done, durable=False)
+        change_record(core, ALERT_LOG, pair_key(mailbox, way), AlertLog, done, durable=False)
 
 
 @verb("dead_alerts", list[DeadAlertRow], under="alerts", action="ring", many=True, writes=False, everyone=True)

@@ -49,7 +49,7 @@ from ..model.names import (
     system_of,
 )
 from ..model.query import Query
-from ..model.record import CARD, FORGOTTEN, SPENT, spent_key
+from ..model.record import CARD, FORGOTTEN, SPENT, pair_key
 from ..policy import trust
 from ..policy.admission import check_expiry
 from ..policy.trust import speaks_for
@@ -137,7 +137,7 @@ def _origin_of(core: Core, id: str) -> tuple[bool, dict[str, Any]]:
 
 def _is_copied(core: Core, sender: str, key: str) -> bool:
     """Return whether a copy of a letter is stored under this key, or was."""
-    return bool(first_sent(core.store, sender, key) or core.store.records(SPENT, spent_key(sender, key)))
+    return bool(first_sent(core.store, sender, key) or core.store.records(SPENT, pair_key(sender, key)))
 
 
 class _Intake:

@@ -18,7 +18,7 @@ from ..model.delivery import SETTLED, UNSENT, State
 from ..model.message import FEDERATION_NOTE
 from ..model.names import AT, check_id
 from ..model.query import Found, Query
-from ..model.record import FORGOTTEN, SPENT, Record, spent_key
+from ..model.record import FORGOTTEN, SPENT, Record, pair_key
 from ..store.protocol import Forget, Move, Put, all_names
 from . import alerts, deliveries, messages, names, task_index
 from .core import commit
@@ -123,7 +123,7 @@ def forget(core: Core, letters: Sequence[Message], now: datetime) -> list[Write]
         # Ids and keys stay spent after the letter is gone: a late retry must not send it again (G3).
         memories[FORGOTTEN, letter.id] = memory
         # The id of one letter may be the key of another: an existing entry stays.
-        memories.setdefault((SPENT, spent_key(letter.sender, letter.key or letter.id)), memory)
+        memories.setdefault((SPENT, pair_key(letter.sender, letter.key or letter.id)), memory)
     new = [Record(kind=at[0], key=at[1], value=v) for at, v in memories.items() if not core.store.records(*at)]
     return [
         *(Forget(letter.id) for letter in letters),

@@ -30,7 +30,7 @@ from ..model.message import AUTOMATIC, Message, Priority, is_broadcast
 from ..model.names import ANY, AT, BROADCAST, check_agent, check_id, check_scope, fold, meant, system_of
 from ..model.peer import Carried
 from ..model.query import LetterQuery, Query
-from ..model.record import MEMBER, SPENT, spent_key
+from ..model.record import MEMBER, SPENT, pair_key
 from ..model.thread import conversation_of, general_scope
 from ..policy import admission
 from ..policy.admission import HOUR, MINUTE, check_expiry, is_within, too_crowded, too_fast
@@ -298,7 +298,7 @@ def _first_derived_fields(core: Core, sender: str, key: str) -> dict[str, Any] |
         return derived_fields(sent) | {"sender": sent.sender, "id": sent.id}
     if sent is not None:
         return derived_fields(sent)
-    spent = core.store.records(SPENT, spent_key(sender, key))
+    spent = core.store.records(SPENT, pair_key(sender, key))
     return spent[0].value["way"] if spent else None
 
 

@@ -14,7 +14,7 @@ from ..model.codec import convert
 from ..model.delivery import UNSENT, State
 from ..model.message import same_name
 from ..model.query import Query
-from ..model.record import ACTIVE_TASKS, FORGOTTEN, SESSION, SPENT, TASKS, session_key, spent_key
+from ..model.record import ACTIVE_TASKS, FORGOTTEN, SESSION, SPENT, TASKS, pair_key
 from ..model.task import (
     TASK,
     TASK_UPDATE,
@@ -70,7 +70,7 @@ def remove_tasks(core: Core, messages: Sequence[Message]) -> list[Write]:
         if task is not None:
             for party in (task.giver, task.receiver):
                 pages.write(TASKS + party, task.letter, None)
-            pages.write(SESSION, session_key(task.giver, task.letter), None)
+            pages.write(SESSION, pair_key(task.giver, task.letter), None)
             note_task(pages, task, active=False, due=False)
     return _puts(pages)
 
@@ -153,7 +153,7 @@ def all_active(core: Core) -> dict[str, tuple[str, ...]]:
 
 
 def session_of(core: Core, giver: str, letter: str) -> dict[str, Any] | None:
-    return find_value(core, SESSION, session_key(giver, letter), dict[str, Any])
+    return find_value(core, SESSION, pair_key(giver, letter), dict[str, Any])
 
 
 def _puts(pages: RecordBuffer) -> list[Write]:
@@ -166,5 +166,5 @@ def was_sent(core: Core, message: Message) -> bool:
     return (
         first_sent(store, names.current_name(core, message.sender), key) is not None
         or bool(store.records(FORGOTTEN, message.id))
-        or bool(store.records(SPENT, spent_key(message.sender, key)))
+        or bool(store.records(SPENT, pair_key(message.sender, key)))
     )

@@ -33,7 +33,7 @@ from ..model.codec import blake2b, convert, encode
 from ..model.delivery import Delivery, Lease, State
 from ..model.message import OVERDUE, Message, TaskNote
 from ..model.names import POSTMASTER, check_id
-from ..model.record import CARD, DUE, SESSION, session_key
+from ..model.record import CARD, DUE, SESSION, pair_key
 from ..model.task import (
     TASK,
     TASK_UPDATE,
@@ -105,7 +105,7 @@ class GiveTask(LetterFields, kw_only=True):
                 raise DeadlinePassed(f"{due.isoformat()} is over already", field="deadline")
             if session is None:
                 return [post]
-            return [put_record(SESSION, session_key(self.agent_id, post.message.id), session, None), post]
+            return [put_record(SESSION, pair_key(self.agent_id, post.message.id), session, None), post]
 
         return messages.commit_posts(core, [post], plan)[0]
 

@@ -39,7 +39,7 @@ from ..model.record import (
     OPEN_ESCALATION,
     SPENT,
     TASKS,
-    moved_key,
+    pair_key,
 )
 from ..model.report import Progress
 from ..model.task import TaskStatus
@@ -279,7 +279,7 @@ class _Run:
         by_name = {delivery.mailbox: delivery for delivery in theirs}
         writes: list[Write] = []
         for delivery in ours:
-            at = moved_key(delivery.message_id, delivery.mailbox)
+            at = pair_key(delivery.message_id, delivery.mailbox)
             before = by_name.get(spelt(self._target, delivery.mailbox))
             if before is None or at in self._came:
                 continue

@@ -23,7 +23,7 @@ from ..model.alert import AlertLetter
 from ..model.codec import convert
 from ..model.message import Priority
 from ..model.names import check_agent, meant
-from ..model.record import ALERT_LOG, CALLS, WEBHOOK, alert_log_key
+from ..model.record import ALERT_LOG, CALLS, WEBHOOK, pair_key
 from ..model.values import check_line
 from ..model.webhook import OpenCall, Webhook, read_target, secret_of
 from ..policy.webhook_targets import check_target
@@ -271,7 +271,7 @@ def resume(core: Core, caller: Principal, webhook: Webhook) -> int:
 
 def forget(core: Core, webhook: Webhook) -> list[Put]:
     """Return the writes that delete all records of a webhook's calls. Belongs inside a plan."""
-    kept = ((CALLS, webhook.id), (ALERT_LOG, alert_log_key(webhook.mailbox, webhook.way)))
+    kept = ((CALLS, webhook.id), (ALERT_LOG, pair_key(webhook.mailbox, webhook.way)))
     return [Put(record=replace(held, value=None)) for at in kept for held in core.store.records(*at)]
 
 

@@ -59,20 +59,9 @@ class Record(Struct, frozen=True, kw_only=True):
     revision: int = 0
 
 
-def spent_key(sender: str, key: str) -> str:
-    return f"{sender} {key}"
-
-
-def session_key(giver: str, letter: str) -> str:
-    return f"{giver} {letter}"
-
-
-def moved_key(letter: str, mailbox: str) -> str:
-    return f"{letter} {mailbox}"
-
-
-def alert_log_key(mailbox: str, way: str) -> str:
-    return f"{mailbox} {way}"
+def pair_key(first: str, second: str) -> str:
+    """Return the key of a record about two things, such as a mailbox and a letter, or a sender and its key."""
+    return f"{first} {second}"
 
 
 What = Literal["posted", "moved", "put", "forgot"]

@@ -30,7 +30,7 @@ from ...model.delivery import State
 from ...model.message import OVERDUE, is_broadcast, same_name
 from ...model.names import POSTMASTER, fold
 from ...model.query import Query
-from ...model.record import SESSION, session_key
+from ...model.record import SESSION, pair_key
 from ...model.task import TASK, TASK_UPDATE, TaskState, TaskStatus
 from ...policy.admission import check_allowed
 from . import auto_reply
@@ -250,12 +250,12 @@ def remember(core: Core, agent: str, letter: str, origin: Origin) -> None:
     """Store the origin of a letter, before the letter is sent: its answer may come at once."""
     now = core.now().wall
     value = replace(origin, at=now).to_record()
-    change_record(core, SESSION, session_key(agent, letter), Any, lambda _: value)
+    change_record(core, SESSION, pair_key(agent, letter), Any, lambda _: value)
 
 
 def recall(core: Core, agent: str, letter: str | None) -> Origin | None:
     """Return the origin of a letter of ours, or None."""
-    held = None if letter is None else find_record(core, SESSION, session_key(agent, letter))
+    held = None if letter is None else find_record(core, SESSION, pair_key(agent, letter))
     return None if held is None else read(held.value)
 
 
@@ -303,7 +303,7 @@ def _change(core: Core, agent: str, letter: str, change: Callable[[Origin], Orig
         origin = read(value)
         return value if origin is None else change(origin).to_record()
 
-    return read(change_record(core, SESSION, session_key(agent, letter), Any, step))
+    return read(change_record(core, SESSION, pair_key(agent, letter), Any, step))
 
 
 def was_answered_before(core: Core, origin: Origin, answer: Message) -> bool:

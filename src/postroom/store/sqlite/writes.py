@@ -24,7 +24,7 @@ from ...errors import (
 from ...model.codec import decode_message, digest, encode
 from ...model.delivery import REDIRECTED, SIGNS_OF_LIFE
 from ...model.names import AT, fold, look_alike, system_of
-from ...model.record import CARD, FORGOTTEN, GUARD, ROUTE, SPENT, spent_key
+from ...model.record import CARD, FORGOTTEN, GUARD, ROUTE, SPENT, pair_key
 from ..protocol import Forget, Introduce, Move, Post, Posted, Put, RenewEpoch, check_space
 from .connection import NEXT_NUMBER
 from .queries import BY_KEY
@@ -268,7 +268,7 @@ class WriteTransaction:
 
     def _post(self, post: Post) -> Posted:
         message = post.message
-        spent = spent_key(message.sender, message.key or message.id)
+        spent = pair_key(message.sender, message.key or message.id)
         bound = (message.id, spent, None if self._number else 1)
         known: tuple[Any, ...] = self._execute(BEFORE_POST, bound).fetchall()[0]
         *earlier, number, is_guarded, is_led = known
