@@ -88,6 +88,7 @@ class Command:
         examples: tuple[tuple[str, str], ...] = (),
         json: str = "",
         looks: bool = False,
+        waits_for: str = "",
     ) -> None:
         self.name = name
         self.function = function
@@ -97,6 +98,7 @@ class Command:
         self.of_room = of_room  # where no caller is named, it is about the whole room
         self.about = about
         self.examples = examples  # (command line, what it does); every one of them is run by a test
+        self.waits_for = waits_for  # the field of its JSON that is empty where nothing came; the exit code says so
         self.looks = looks  # only reads, or needs what exists already: it makes no room
         self.named = tuple(json.split())  # the fields of its JSON, where those are not all of the verb's
         self._own, self._verb, self._places, self._without = own, verb, places, without

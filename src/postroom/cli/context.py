@@ -23,7 +23,7 @@ from ..model.names import check_agent
 from ..settings import NO_SUCH_SETTING, Settings, chosen_settings
 from ..store.address import absolute, file_of, is_there, place_of
 from .answer import Answer, screen_of
-from .errors import CannotCreate, Misconfigured, NoInput, Usage
+from .errors import NOTHING, OK, CannotCreate, Misconfigured, NoInput, Usage
 from .parse import meant
 
 if TYPE_CHECKING:
@@ -277,7 +277,8 @@ class Context:
         letters = getattr(result, "letters", None) or [getattr(result, "letter", None)]
         messages = tuple(getattr(one, "message", one) for one in letters if one is not None)
         view = view or (command.view if command else None) or anything
-        return Answer(self.name, more | data, view, letters=messages)
+        is_vain = command is not None and command.waits_for and not data[command.waits_for]
+        return Answer(self.name, more | data, view, letters=messages, code=NOTHING if is_vain else OK)
 
     @cached_property
     def options(self) -> frozenset[str]:

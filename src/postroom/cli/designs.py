@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -509,11 +510,8 @@ def _view(_screen: Screen, data: Mapping[str, Any]) -> str:
 def run_nanobot_doctor(context: Context) -> Answer:
     context.refuse_room()
     found = diagnose(context.get("config"))
-    return Answer(context.name, health.diagnosed(found), _nanobot_view, code=health.end_of(found))
-
-
-def _nanobot_view(screen: Screen, data: Mapping[str, Any]) -> str:
-    return health.diagnosis(screen, data, healthy="nanobot finds the channel.", command="postroom nanobot doctor")
+    view = partial(health.diagnosis, healthy="nanobot finds the channel.", command="postroom nanobot doctor")
+    return Answer(context.name, health.diagnosed(found), view, code=health.end_of(found))
 
 
 DEFAULT_FOLDER = "shared"  # from which the programs of agent-swarm import a file, which this command writes

@@ -159,7 +159,8 @@ def _for_people(error: PostroomError) -> str:
     with Uninterrupted():
         from ..core.presentation import show_hidden  # noqa: PLC0415 - only for mistakes
 
-    bold, plain = ("\033[1;31m", "\033[0m") if _is_colourful() else ("", "")
+    is_colourful = sys.stderr.isatty() and not variable("NO_COLOR") and variable("TERM") != "dumb"
+    bold, plain = ("\033[1;31m", "\033[0m") if is_colourful else ("", "")
     where = f"{error.field}: " if error.field else ""
     lines = [f"postroom: {show_hidden(where + error.message)}"]
     if error.hint:
@@ -184,7 +185,3 @@ def _folded(line: str) -> list[str]:
     from .answer import columns  # noqa: PLC0415
 
     return wrap(line, columns(sys.stderr), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-
-
-def _is_colourful() -> bool:
-    return sys.stderr.isatty() and not variable("NO_COLOR") and variable("TERM") != "dumb"

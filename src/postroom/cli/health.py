@@ -206,11 +206,6 @@ def stats(screen: Screen, data: Data) -> str:
 # -- flow
 
 
-def stats_title(screen: Screen, store: str, pause: float) -> str:
-    text = f"every {pause:g} s, q ends it  {one_line(store)}"
-    return painted(screen, cut(text, screen.width), "bold")
-
-
 def _rate(name: str) -> Column:
     return lambda _, data: f"{data[name]:,.1f} per second" if data["seconds"] else ""
 
@@ -407,7 +402,9 @@ def trace(screen: Screen, data: Data) -> str:
             {"mailbox": stop["mailbox"], "at": ago(at, screen.now), "what": what, "how": how}
             for stop in data["stops"]
             if stop["rings"] or stop["sights"] or stop["done_at"]
-            for at, what, how in sorted(_events(stop, letter["created_at"]), key=_by_time)
+            for at, what, how in sorted(
+                _events(stop, letter["created_at"]), key=lambda event: datetime.fromisoformat(event[0])
+            )
         ],
         "tries": [
             {**attempt, "mailbox": stop["mailbox"]} for stop in data["stops"] for attempt in stop["history"]
@@ -417,10 +414,6 @@ def trace(screen: Screen, data: Data) -> str:
     return (
         _head(screen, {**letter, "stops": data["stops"], "number": data["number"]}) + "\n" + _parts(screen, parts)
     )
-
-
-def _by_time(event: tuple[str, str, str]) -> datetime:
-    return datetime.fromisoformat(event[0])
 
 
 def _events(stop: Data, stored: str) -> Iterator[tuple[str, str, str]]:
@@ -507,8 +500,10 @@ def _frame(context: Context, look: Flow, pause: float, size: os.terminal_size) -
     """Return the lines of one frame; no more than fit on the screen."""
     screen = context.screen
     screen.width, screen.now = size.columns, look.at
-    title = stats_title(screen, printable(context.room.settings.store), pause)
-    return [title, *flow(screen, _shape(context, look)).splitlines()][: size.lines]
+    title = f"every {pause:g} s, q ends it  {one_line(printable(context.room.settings.store))}"
+    return [painted(screen, cut(title, screen.width), "bold"), *flow(screen, _shape(context, look)).splitlines()][
+        : size.lines
+    ]
 
 
 # -- commands

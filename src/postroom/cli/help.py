@@ -191,7 +191,8 @@ def _explained(command: Command | None, name: str, screen: Screen) -> Answer:
     if command is not None:
         return _page(manual(command, width), [command])
     if name in _PAGES:
-        return _page(_PAGES[name](width), _all() if screen.json and name != "options" else ())
+        every = [command_of(name) for names in GROUPS.values() for name in names] if screen.json else []
+        return _page(_PAGES[name](width), every if name != "options" else ())
     return _page(group(name, width), [command_of(f"{name} {word}") for word in below(name)])
 
 
@@ -239,10 +240,6 @@ def run_help(call: Call) -> Answer:
 def run_version(call: Call) -> Answer:
     known = version()
     return Answer(call.name, known, lambda _screen, _data: version_text(known))
-
-
-def _all() -> list[Command]:
-    return [command_of(name) for names in GROUPS.values() for name in names]
 
 
 def _plain_command(command: Command) -> dict[str, Any]:

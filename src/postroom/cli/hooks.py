@@ -127,7 +127,7 @@ def run_hook_host(context: Context) -> Iterator[Answer]:
         )
         if "wait" in context.values:
             for data in wait_for_mail(context, call, context.get("timeout", float(WAIT - MARGIN))):
-                yield Answer(context.name, data, _nothing, code=WOKEN)
+                yield Answer(context.name, data, lambda _screen, _data: "", code=WOKEN)
         else:
             for data in SessionHook(context, call).run():
                 yield Answer(context.name, data, _host_output)
@@ -151,7 +151,3 @@ def _text(_screen: Screen, data: Mapping[str, Any]) -> str:
 
 def _host_output(_screen: Screen, data: Mapping[str, Any]) -> str:
     return "" if data["output"] is None else encode(data["output"]).decode() + "\n"
-
-
-def _nothing(_screen: Screen, _data: Mapping[str, Any]) -> str:
-    return ""

@@ -23,13 +23,12 @@ from ..store.address import file_of
 from . import views
 from .answer import printable
 from .command import LIMIT, Option, command
-from .errors import NOTHING, CannotCreate, Usage, cannot_write
+from .errors import CannotCreate, Usage, cannot_write
 from .output import again, ago, hint, painted, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ..core.inbox import NextLetter
     from ..model.message import Message, Part
     from ..model.search import Term
     from .answer import Answer, Screen
@@ -203,6 +202,7 @@ def run_read(context: Context) -> Answer:
     ),
     verb="inbox.Wait",
     view=views.letter,
+    waits_for="letter",
     about="Wakes within milliseconds. It marks the letter as read and does not claim it: for work that must not be"
     " lost, use claim. --follow begins after --cursor, or else with the unread mail; with --json it prints"
     " one document per line, each with the cursor after it.",
@@ -218,7 +218,7 @@ def run_wait(context: Context) -> Iterator[Answer]:
     reads meanwhile is seen too.
     """
     if not context.get("follow"):
-        yield _waited(context, context.perform())
+        yield context.answer()
         return
     cursor, timeout, has_answered = context.get("since"), context.get("timeout", FOR_EVER), False
     if cursor is None:
@@ -228,18 +228,12 @@ def run_wait(context: Context) -> Iterator[Answer]:
         while (found := context.perform(timeout=0.0)).letter and found.letter.message.id not in seen:
             seen.add(found.letter.message.id)  # with --peek the same letter would come for ever
             has_answered = True
-            yield _waited(context, found)
+            yield context.answer_with(found)
     while (found := context.perform(since=cursor, timeout=timeout)).letter:
         cursor, has_answered = found.cursor, True
-        yield _waited(context, found)
+        yield context.answer_with(found)
     if not has_answered:
-        yield _waited(context, found)
-
-
-def _waited(context: Context, found: NextLetter) -> Answer:
-    answer = context.answer_with(found)
-    answer.code = NOTHING if found.letter is None else 0
-    return answer
+        yield context.answer_with(found)
 
 
 command(

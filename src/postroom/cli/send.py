@@ -9,7 +9,7 @@ from ..errors import Invalid
 from ..model.values import read_json
 from . import views
 from .command import BODY, CONTENT, EXTRA, ID, LIMIT, Option, command
-from .errors import NOTHING, Usage
+from .errors import Usage
 from .output import body_lines, listing, record, says
 from .text import check_fields, content, read_source
 
@@ -176,11 +176,19 @@ def run_reply(context: Context) -> Answer:
     return context.answer_with(context.mailbox.read(context.get("id")).ack_and_reply(body, **fields))
 
 
-@command(
+def _answered(screen: Screen, data: Mapping[str, Any]) -> str:
+    if data["letter"] is not None:
+        return views.letter(screen, data)
+    return f"No answer yet to {data['id']}. The same command with --key {data['key']} waits on.\n"
+
+
+command(
     "ask",
     Option("TO", name="to", help="an agent's name, or any:CAPABILITY", required=True, complete="agents"),
     *BODY,
     verb="round_trip.Ask",
+    view=_answered,
+    waits_for="letter",
     about="The answer is the first letter that replies to the request; it is acknowledged. Where none comes in time, the"
     " exit code is 1, and the same command with the --key that is printed waits on without sending again. If the"
     " request comes back, the error says why.",
@@ -191,18 +199,6 @@ def run_reply(context: Context) -> Answer:
         ),
     ),
 )
-def run_ask(context: Context) -> Answer:
-    answer = context.answer(_answered)
-    answer.code = 0 if answer.letters else NOTHING
-    return answer
-
-
-def _answered(screen: Screen, data: Mapping[str, Any]) -> str:
-    if data["letter"] is not None:
-        return views.letter(screen, data)
-    return f"No answer yet to {data['id']}. The same command with --key {data['key']} waits on.\n"
-
-
 command(
     "forward",
     ID,

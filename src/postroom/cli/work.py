@@ -194,6 +194,7 @@ HOLDERS_ALONE = "give the --token that claim showed, or wait until its lease end
     "claim",
     verb="work.Claim",
     view=views.work,
+    waits_for="letters",
     about="No other process gets it while the lease lasts. The answer shows a token, the proof of the claim: ack,"
     " fail, release and renew need it, in this process or another. A letter that is not settled in time"
     " returns to the inbox.",
@@ -204,9 +205,7 @@ HOLDERS_ALONE = "give the --token that claim showed, or wait until its lease end
 )
 def run_claim(context: Context) -> Answer:
     holder = context.get("holder", f"{context.me} (process {os.getpid()})")
-    answer = context.answer(holder=holder)
-    answer.code = 0 if answer.letters else NOTHING
-    return answer
+    return context.answer(holder=holder)
 
 
 @command(

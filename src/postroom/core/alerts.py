@@ -530,10 +530,8 @@ class AlertDone(MailboxVerb, kw_only=True):
     def run(self, core: Core, _principal: Principal) -> None:
         mailbox, way, named = self.agent_id, check_kind(self.way, "way"), check_ids(self.ids)
 
-        def done(log: AlertLog | None) -> AlertLog | None:
-            return None if log is None else alerts.done(log, named)
-
-        change_record(core, ALERT_LOG, pair_key(mailbox, way), AlertLog, done, durable=False)
+        key = pair_key(mailbox, way)
+        change_record(core, ALERT_LOG, key, AlertLog, lambda log: log and alerts.done(log, named), durable=False)
 
 
 @verb("dead_alerts", list[DeadAlertRow], under="alerts", action="ring", many=True, writes=False, everyone=True)

@@ -12,6 +12,7 @@ another system; else, if the settings say so, a name to be searched for (`name@A
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -399,10 +400,7 @@ def search_again(core: Core, found: Found, reason: str) -> bool:
         return False
     now, target = core.now().wall, at_system(name, ANYWHERE)
     attempt = Attempt(at=now, holder=system, reason=reason)
-
-    def redirected(one: Delivery) -> Delivery:
-        return model_delivery.redirect(one, target, now, attempt)
-
+    redirected = partial(model_delivery.redirect, mailbox=target, now=now, attempt=attempt)
     return bool(move_found(core, _still_queued(found), model_delivery.REDIRECTED, redirected))
 
 

@@ -143,10 +143,7 @@ class TrustPeer(Verb, kw_only=True):
         if self.pin is not None:
             fields |= {"pin": self.pin, "certificate": self.certificate, "alert": ""}
 
-        def step(before: Peer | None) -> Peer:
-            return replace(before or known_peer(core, self.system), **fields)
-
-        return change(core, self.system, step)
+        return change(core, self.system, lambda peer: replace(peer or known_peer(core, self.system), **fields))
 
 
 def without_tokens(peer: Peer) -> Peer:
@@ -162,10 +159,12 @@ class RotatePeer(Verb, kw_only=True):
     def run(self, core: Core, _principal: Principal) -> NewPeer:
         fresh = fresh_token()
 
-        def step(before: Peer | None) -> Peer:
-            return rotated(before or known_peer(core, self.system), fresh, core.now().wall)
-
-        return NewPeer(fresh, change(core, self.system, step))
+        kept = change(
+            core,
+            self.system,
+            lambda peer: rotated(peer or known_peer(core, self.system), fresh, core.now().wall),
+        )
+        return NewPeer(fresh, kept)
 
 
 def rotated(peer: Peer, fresh: str, now: datetime) -> Peer:

@@ -112,10 +112,9 @@ class RotateWebhook(Verb, kw_only=True):
     def run(self, core: Core, _principal: Principal) -> Webhook:
         fresh, until = secret_of(os.urandom(32)), core.now().wall + GRACE
 
-        def rotated(now: Webhook) -> Webhook:
-            return replace(now, secret=fresh, former_secret=now.secret, former_until=until)
-
-        return _change(core, self.id, rotated)
+        return _change(
+            core, self.id, lambda now: replace(now, secret=fresh, former_secret=now.secret, former_until=until)
+        )
 
 
 @verb("switch_webhook_off", Webhook, under="webhook", action="webhooks", local=True)

@@ -244,9 +244,7 @@ class Fail(Settling, kw_only=True):
                 return policy_retry.after_failure(delivery, attempt, core.limits)
             return model_delivery.bury(delivery, attempt), "bury"
 
-        def repeats(now: Delivery, was: Delivery) -> bool:
-            return _is_repeated_failure(now, was, why)
-
+        repeats = partial(_is_repeated_failure, reason=why)
         return _settle(core, principal, self.agent_id, held, moment, failed, repeats=repeats)
 
 
@@ -268,10 +266,10 @@ class Release(Settling, kw_only=True):
     """Give letters back to the inbox, as if they had never been claimed; no attempt is counted."""
 
     def run(self, core: Core, principal: Principal) -> Settled:
-        def back(delivery: Delivery) -> tuple[Delivery, str]:
-            return model_delivery.release(delivery), "release"
-
-        return _settle(core, principal, self.agent_id, self.letters(core, principal), core.now(), back)
+        held, moment = self.letters(core, principal), core.now()
+        return _settle(
+            core, principal, self.agent_id, held, moment, lambda one: (model_delivery.release(one), "release")
+        )
 
 
 def _with_key(draft: Draft, held: Sequence[Found], number: int) -> Draft:

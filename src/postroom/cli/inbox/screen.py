@@ -215,11 +215,7 @@ def _beginning(state: InboxState, screen: Screen, size: terminal_size) -> list[s
     text = "" if state.current is None else state.current["text"][:_LONGEST]
     most = 1 if size.lines < 2 * LOW else 2 if state.notice else 3
     pieces = begun(body_lines(text), size.columns, most)
-    return [_rule(screen, size.columns), *pieces, *[""] * (most - len(pieces))]
-
-
-def _rule(screen: Screen, columns: int) -> str:
-    return painted(screen, "─" * columns, "dim")
+    return [painted(screen, "─" * size.columns, "dim"), *pieces, *[""] * (most - len(pieces))]
 
 
 def _shown(screen: Screen, line: str) -> str:
