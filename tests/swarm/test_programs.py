@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from postroom.cli.main import main
 from postroom.swarm import MailboxManager, MessagePriority, MessageStatus
-from postroom.swarm.install import CONTENT, export, install
+from postroom.swarm.install import CONTENT, export
 from tests.swarm.project import Project, output_of, told_by
 
 # The four programs of the design's examples, with the same imports and calls, in our words.
@@ -66,9 +67,15 @@ print(sent.id if sent else None)
 """
 
 
+def install(capsys: pytest.CaptureFixture[str]) -> str:
+    """`postroom swarm install`, and what it did to the module."""
+    assert 0 == main(["swarm", "install", "--json"])
+    return str(json.loads(capsys.readouterr().out)["outcome"])
+
+
 @pytest.fixture
-def installed(project: Project) -> Project:
-    install(Path("shared"))
+def installed(project: Project, capsys: pytest.CaptureFixture[str]) -> Project:
+    install(capsys)
     return project
 
 
@@ -148,9 +155,10 @@ print(len(set(map(id, found))), get_mailbox_manager("ignored").mailboxes_dir)
     assert "1 elsewhere\n" == output_of(installed.python(code))
 
 
-def test_the_package_itself_exports_the_names_and_keeps_what_a_project_wrote(project: Project) -> None:
+def test_the_package_itself_exports_the_names_and_keeps_what_a_project_wrote(installed: Project) -> None:
+    project = installed
     code = "from shared import {}; print(send_message('a', 'b', 's', 'x').to_agent)"
-    assert (Path("shared/__init__.py"), "written") == (install(Path("shared")), export(Path("shared")))[1]
+    assert (Path("shared/__init__.py"), "unchanged") == export(Path("shared"))
     assert "b\n" == output_of(project.python(code.format("send_message")))
     Path("shared/__init__.py").write_text("RETRIES = 3", encoding="utf-8")
     assert ["extended", "unchanged"] == [export(Path("shared"))[1] for _ in range(2)]
@@ -158,10 +166,13 @@ def test_the_package_itself_exports_the_names_and_keeps_what_a_project_wrote(pro
     assert "skipped" == export(Path())[1] and not Path("__init__.py").exists()
 
 
-def test_the_file_is_written_once_and_only_ours_is_replaced(project: Project, tmp_path: Path) -> None:
-    assert (Path("shared/agent_mailbox.py"), "written") == install(Path("shared"))
+@pytest.mark.usefixtures("project")
+def test_the_file_is_written_once_and_only_ours_is_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "written" == install(capsys)
     path = tmp_path / "shared" / "agent_mailbox.py"
-    assert CONTENT == path.read_text(encoding="utf-8") and "unchanged" == install(Path("shared"))[1]
+    assert CONTENT == path.read_text(encoding="utf-8") and "unchanged" == install(capsys)
     path.write_text(CONTENT + "# of an older version\n", encoding="utf-8")
-    assert "replaced" == install(Path("shared"))[1] and CONTENT == path.read_text(encoding="utf-8")
-    assert ["agent_mailbox.py"] == [each.name for each in path.parent.iterdir()]
+    assert "replaced" == install(capsys) and CONTENT == path.read_text(encoding="utf-8")
+    assert ["__init__.py", "agent_mailbox.py"] == sorted(each.name for each in path.parent.iterdir())

@@ -1,6 +1,6 @@
-"""The systemd unit of the user that runs `postroom serve`: its text, and installing and removing its file.
+"""The systemd unit of the user that runs `postroom serve`: its place, its text, and what systemd says of it.
 
-A file that Postroom did not write is never changed. Nothing here needs systemd: the commands to run are shown.
+Nothing here needs systemd: the commands to run are shown.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ..environment import units_folder
-from ..errors import Invalid, NameTaken
+from ..errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +31,6 @@ AFTER_INSTALL = ("systemctl --user daemon-reload", f"systemctl --user enable --n
 STAY = "loginctl enable-linger"  # else the server ends when its user logs out
 BEFORE_UNINSTALL = f"systemctl --user disable --now {NAME}"  # systemd cannot disable a unit without its file
 AFTER_UNINSTALL = ("systemctl --user daemon-reload",)
-
-Outcome = Literal["written", "replaced", "unchanged"]
 
 # The restrictions that a user's manager can enforce. More (ProtectSystem and the like) need the system's.
 _TEXT = f"""{MARK} It may be written anew; for changes of your own: systemctl --user edit {NAME}
@@ -81,20 +78,6 @@ def quoted(word: str) -> str:
     return f'"{plain}"'
 
 
-def held() -> str | None:
-    """Return the text of the installed unit; empty if Postroom did not write it, None if there is none."""
-    where = path()
-    if not os.path.lexists(where):
-        return None
-    try:
-        descriptor = os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with open(descriptor, encoding="utf-8") as file:
-            found = file.read()
-    except (OSError, UnicodeDecodeError):  # a link, a folder, not text: not ours
-        return ""
-    return found if found.startswith(MARK) else ""
-
-
 def room_of(unit: str) -> str | None:
     """Return the room that a unit of ours serves."""
     line = next((line for line in unit.splitlines() if line.startswith("ExecStart=")), "")
@@ -106,49 +89,10 @@ def room_of(unit: str) -> str | None:
     return room.replace("%%", "%").replace("$$", "$")
 
 
-def outcome(before: str | None, unit: str) -> Outcome:
-    """Return what installing this text does, by the text that is installed."""
-    if before is None:
-        return "written"
-    return "unchanged" if before == unit else "replaced"
-
-
-def install(unit: str) -> Outcome:
-    """Write the unit where systemd looks for it."""
-    before = held()
-    _check_ours(before)
-    if before == unit:
-        return "unchanged"
-    where = path()
-    draft = f"{where}.{os.getpid()}"
-    for folder in reversed(Path(where).parents):  # private: a user who may write there could replace the unit
-        folder.mkdir(mode=0o700, exist_ok=True)
-    try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(draft, flags, 0o600), "w", encoding="utf-8") as file:
-            os.fchmod(file.fileno(), 0o600)  # the umask may have removed permissions
-            file.write(unit)
-        os.replace(draft, where)
-    finally:
-        if os.path.lexists(draft):
-            os.unlink(draft)
-    return outcome(before, unit)
-
-
 def running() -> str | None:
     """Return how systemd uses the unit (active, activating, enabled); None if it is unused, or without systemd."""
     answers = (systemctl_says("is-active"), systemctl_says("is-enabled"))
     return next((state for state in answers if state in {"active", "activating", "enabled"}), None)
-
-
-def uninstall() -> bool:
-    """Remove the unit, and return whether there was one."""
-    before = held()
-    if before is None:
-        return False
-    _check_ours(before)
-    os.unlink(path())
-    return True
 
 
 def systemctl_says(question: str) -> str | None:
@@ -162,13 +106,6 @@ def systemctl_says(question: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return answer.stdout.strip() or None
-
-
-def _check_ours(unit: str | None) -> None:
-    if unit == "":
-        raise NameTaken(
-            f"{path()} exists and was not written by Postroom", field="unit", hint="move it away first"
-        )
 
 
 def _program() -> tuple[str, ...]:

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
+from .. import own_file
 from ..chipset import STATE, Chipset, Witness
 from ..chipset.folder import chosen
 from ..chipset.notes import HEALTH_CHECK, RESPONSE
-from ..errors import Invalid, NameTaken, PostroomError
+from ..errors import Invalid, PostroomError
 from ..hosts.quick import state_of
 from ..model.codec import to_plain
 from ..nanobot.channel.doctor import diagnose
-from ..swarm.install import export, install
+from ..swarm import install as swarm_files
 from . import health
 from .answer import Answer, printable
 from .command import EVERYWHERE, Option, command
@@ -532,16 +533,19 @@ DEFAULT_FOLDER = "shared"  # from which the programs of agent-swarm import a fil
 def run_swarm_install(context: Context) -> Answer:
     context.refuse_room()
     folder = Path(context.get("folder", DEFAULT_FOLDER))
+    path = folder / swarm_files.FILE
+    before = own_file.held(str(path), swarm_files.MARK)
+    if before == "" and "force" not in context.values:
+        raise CannotCreate(f"{path} is there already and not ours", field="FOLDER", hint="--force replaces it")
     try:
-        path, outcome = install(folder, force="force" in context.values)
-        package, exported = export(folder)
-    except NameTaken as taken:
-        raise CannotCreate(taken.message, field="FOLDER", hint=taken.hint) from None
+        folder.mkdir(parents=True, exist_ok=True)
+        own_file.write(str(path), before, swarm_files.CONTENT, 0o644)
+        package, exported = swarm_files.export(folder)
     except OSError as broken:
         raise cannot_write(str(folder), broken, "FOLDER") from None
     data = {
         "path": printable(str(path)),
-        "outcome": outcome,
+        "outcome": own_file.outcome(before, swarm_files.CONTENT),
         "package": printable(str(package)),
         "export": exported,
     }

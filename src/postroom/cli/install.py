@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import own_file
 from ..environment import how_to_install, receipts_folder, variable
 from ..errors import Refused
 from ..hosts.install import files as install_files
@@ -433,50 +434,22 @@ def run_shim(context: Context) -> Answer:
     context.refuse_room()
     path = Path(os.path.abspath(Path(context.get("folder", FOLDER)).expanduser())) / NAME  # noqa: PTH100
     is_dry, is_install = "dry_run" in context.values, context.name.startswith("install ")
-    before, text = _shim_at(path), script()
-    if before is not None and MARK not in before:
+    before, text = own_file.held(str(path), MARK), script()
+    if before == "":
         what = f"{path} is there, and Postroom did not write it"
         raise CannotCreate(what, field="--folder", hint="choose another folder")
-    if is_install:
-        outcome = "written" if before is None else "unchanged" if before == text else "replaced"
-    else:
-        outcome = "absent" if before is None else "removed"
+    outcome = own_file.outcome(before, text) if is_install else "absent" if before is None else "removed"
     try:
-        if is_dry or outcome in {"unchanged", "absent"}:
-            pass
-        elif is_install:
-            _write_shim(path, text, is_new=before is None)
-        else:
+        if is_install and not is_dry:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # A new one never replaces a file that appears meanwhile.
+            own_file.write(str(path), before, text, 0o755, os.link if before is None else os.replace)
+        elif outcome == "removed" and not is_dry:
             path.unlink()
     except OSError as broken:
         raise cannot_write(str(path), broken, "--folder") from None
     data = {"path": printable(str(path)), "outcome": outcome, "dry_run": is_dry}
     return Answer(context.name, data | (_on_the_path(path) if is_install else {}), _shim_view)
-
-
-def _shim_at(path: Path) -> str | None:
-    """Return the text of a file: None where there is nothing, empty for a folder, a link or other bytes."""
-    if not os.path.lexists(path):
-        return None
-    try:
-        return "" if path.is_symlink() else path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
-def _write_shim(path: Path, text: str, *, is_new: bool) -> None:
-    """Write the shim, whole or not at all. A new one never replaces a file that appears meanwhile."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.chmod(0o755)
-        if is_new:
-            path.hardlink_to(draft)
-        else:
-            draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _on_the_path(path: Path) -> dict[str, Any]:

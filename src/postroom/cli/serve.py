@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
 from functools import partial
+from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from .. import __version__
+from .. import __version__, own_file
 from ..app import app, unit
 from ..app.app import has_mcp, run, serve
 from ..app.options import FLAGS, OFF, inbox_store, options
 from ..environment import AUTH_TOKEN, environment, first_variable, how_to_install, variable, whole_path
-from ..errors import NameTaken, Refused
+from ..errors import Refused
 from ..formats.plain import plain
 from ..hosts.sessions import session_around_us
 from ..mcp.sdk import need_sdk
@@ -277,19 +279,21 @@ _SERVE = command_of("serve").options
     looks=True,
 )
 def run_service_install(context: Context) -> Answer:
-    text = unit.text(_words(context))
-    before = unit.held()
+    path, text = unit.path(), unit.text(_words(context))
+    before = own_file.held(path, unit.MARK)
+    outcome = own_file.outcome(before, text)
     served = unit.room_of(before) if before else None
-    data = {"path": printable(unit.path()), "unit": text, "served": served, "left_out": _left_out()}
+    data = {"path": printable(path), "unit": text, "served": served, "left_out": _left_out()}
     if "dry_run" in context.values:
-        would = "refuse" if before == "" else unit.outcome(before, text)
+        would = "refuse" if before == "" else outcome
         return Answer(context.name, {**data, "outcome": "shown", "next": []}, partial(_dry, would=would))
+    _check_ours(path, before)
     try:
-        outcome = unit.install(text)
-    except NameTaken as taken:
-        raise CannotCreate(taken.message, field="unit", hint=taken.hint) from None
+        for folder in reversed(Path(path).parents):  # private: a user who may write there could replace the unit
+            folder.mkdir(mode=0o700, exist_ok=True)
+        own_file.write(path, before, text, 0o600)
     except OSError as broken:
-        raise cannot_write(unit.path(), broken, "unit") from None
+        raise cannot_write(path, broken, "unit") from None
     lines = [*(unit.AFTER_REPLACING if outcome == "replaced" else unit.AFTER_INSTALL), unit.STAY]
     return Answer(context.name, {**data, "outcome": outcome, "next": lines}, _installed)
 
@@ -305,17 +309,24 @@ def run_service_install(context: Context) -> Answer:
     looks=True,
 )
 def run_service_uninstall(context: Context) -> Answer:
-    was_there = unit.held() is not None
-    if was_there and "dry_run" not in context.values:
+    path, is_dry = unit.path(), "dry_run" in context.values
+    held = own_file.held(path, unit.MARK)
+    was_there = held is not None
+    if was_there and not is_dry:
         _check_stopped()
-        try:
-            unit.uninstall()
-        except NameTaken as taken:
-            raise CannotCreate(taken.message, field="unit", hint=taken.hint) from None
-    outcome = "missing" if not was_there else "there" if "dry_run" in context.values else "removed"
+        _check_ours(path, held)
+        os.unlink(path)
+    outcome = "missing" if not was_there else "there" if is_dry else "removed"
     before = [unit.BEFORE_UNINSTALL] if outcome == "there" else []
     lines = [*before, *unit.AFTER_UNINSTALL] if was_there else []
-    return Answer(context.name, {"path": printable(unit.path()), "outcome": outcome, "next": lines}, _uninstalled)
+    return Answer(context.name, {"path": printable(path), "outcome": outcome, "next": lines}, _uninstalled)
+
+
+def _check_ours(path: str, held: str | None) -> None:
+    if held == "":
+        raise CannotCreate(
+            f"{path} exists and was not written by Postroom", field="unit", hint="move it away first"
+        )
 
 
 def _check_stopped() -> None:
@@ -342,7 +353,7 @@ _status = record(
     looks=True,
 )
 def run_service_status(context: Context) -> Answer:
-    held = unit.held()
+    held = own_file.held(unit.path(), unit.MARK)
     file = "missing" if held is None else "ours" if held else "not ours"
     data = {
         "path": printable(unit.path()),
