@@ -272,40 +272,27 @@ def _check_names(_core: Core, _record: Record, value: tuple[str, ...] | Guard) -
 
 
 def _check_card(core: Core, record: Record, value: Card) -> None:
-    fields = {name: getattr(value, name) for name in CARD_FIELDS}
-    if check_card(core, record.key, core.now(), fields).id != value.id:
-        raise Invalid("is the card of another", field="value")
-
-
-def _check_template(core: Core, record: Record, value: Template) -> None:
-    if check_template(core, record.key, asdict(value)).name != value.name:
-        raise Invalid("is another template's", field="value")
-
-
-def _check_scope(core: Core, record: Record, value: ScopeCard) -> None:
-    if check_scope(record.key, "key") != value.id:
-        raise Invalid("is another scope's", field="value")
-    check_object(value.says, "value", core.limits.max_depth)
+    check_card(core, record.key, core.now(), {name: getattr(value, name) for name in CARD_FIELDS})
 
 
 def _check_task(_core: Core, record: Record, task: TaskStatus) -> None:
-    """Check that an entry of the task index belongs to one of the task's parties and to its letter."""
-    if record.kind.removeprefix(TASKS) not in {task.giver, task.receiver} or record.key != task.letter:
+    """Check that an entry of the task index belongs to one of the task's parties."""
+    if record.kind.removeprefix(TASKS) not in {task.giver, task.receiver}:
         raise Invalid("is the task of others", field="value")
     _check_each(check_party, (task.giver, task.receiver))
     _check_each(check_id, (task.id, task.thread, task.last))
 
 
-def _check_escalation(_core: Core, record: Record, value: Escalation) -> None:
+def _check_escalation(_core: Core, _record: Record, value: Escalation) -> None:
     _check_each(check_party, (value.asker, *value.rungs))
     _check_each(check_id, (value.thread, *value.letters))
-    if value.id != record.key or not value.letters or not 0 <= value.rung < len(value.rungs):
-        raise Invalid("is not an escalation with this id", field="value")
+    if not value.letters or not 0 <= value.rung < len(value.rungs):
+        raise Invalid("is not an escalation", field="value")
 
 
-def _check_conversation(core: Core, record: Record, value: ConversationRecord) -> None:
-    if value.id != record.key or value.status not in STATUSES or value.type not in TYPES:
-        raise Invalid("is not a conversation with this id", field="value")
+def _check_conversation(core: Core, _record: Record, value: ConversationRecord) -> None:
+    if value.status not in STATUSES or value.type not in TYPES:
+        raise Invalid("is not a conversation", field="value")
     check_scope(value.scope, "value")
     check_line(value.subject, "value", LONGEST_SUBJECT)
     for texts in (value.metadata, *(seat.permissions for seat in value.seats)):
@@ -332,28 +319,36 @@ class RecordRule(Struct, frozen=True):
     type: Any  # of the value
     key: Callable[[Any, str], object] = check_party
     value: Callable[[Core, Record, Any], object] = lambda _core, _record, _value: None
+    repeats: str = ""  # the field of the value that is the key once more
 
 
 _RULES: dict[str, RecordRule] = {
-    CARD: RecordRule(Card, value=_check_card),
+    CARD: RecordRule(Card, value=_check_card, repeats="id"),
     BEAT: RecordRule(Heartbeat),
     GUARD: RecordRule(tuple[str, ...] | Guard, value=_check_names),
     FORMER: RecordRule(tuple[str, ...], value=_check_names),
     MEMBER: RecordRule(
         Literal[True], value=lambda _core, record, _value: check_scope(record.kind.removeprefix(MEMBER), "kind")
     ),
-    TEMPLATE: RecordRule(Template, value=_check_template),
-    OPEN_ESCALATION: RecordRule(Escalation, check_id, _check_escalation),
-    CLOSED_ESCALATION: RecordRule(Escalation, check_id, _check_escalation),
+    TEMPLATE: RecordRule(
+        Template, value=lambda core, record, value: check_template(core, record.key, asdict(value)), repeats="name"
+    ),
+    OPEN_ESCALATION: RecordRule(Escalation, check_id, _check_escalation, "id"),
+    CLOSED_ESCALATION: RecordRule(Escalation, check_id, _check_escalation, "id"),
     FORGOTTEN: RecordRule(Memory, check_text),
     SPENT: RecordRule(Memory, check_text),
-    TASKS: RecordRule(TaskStatus, check_id, _check_task),
+    TASKS: RecordRule(TaskStatus, check_id, _check_task, "letter"),
     ACTIVE_TASKS: RecordRule(tuple[str, ...], value=lambda _core, _record, ids: _check_each(check_id, ids)),
     DUE: RecordRule(Due, check_id),
     SESSION: RecordRule(dict[str, Any], _check_pair(check_party, check_id)),
     MOVED_HERE: RecordRule(ArrivalNote, _check_pair(check_id, check_party)),
-    CONVERSATION: RecordRule(ConversationRecord, check_id, _check_conversation),
-    SCOPE: RecordRule(ScopeCard, check_scope, _check_scope),
+    CONVERSATION: RecordRule(ConversationRecord, check_id, _check_conversation, "id"),
+    SCOPE: RecordRule(
+        ScopeCard,
+        check_scope,
+        lambda core, _record, value: check_object(value.says, "value", core.limits.max_depth),
+        "id",
+    ),
 }
 _FAMILIES = (MEMBER, TASKS)  # prefixes of kinds that end with a name
 
@@ -382,6 +377,8 @@ def checked_record(core: Core, record: Record) -> Put:
     if isinstance(value, Struct):
         check_times(value)
     rule.key(record.key, "key")
+    if rule.repeats and getattr(value, rule.repeats) != record.key:
+        raise Invalid("is the value of another key", field="value")
     rule.value(core, record, value)
     # The record is new here, and keeps the revision it had.
     return Put(record=replace(record, revision=0), first=check_count(record.revision or 1, "revision"))
