@@ -328,6 +328,9 @@ class AsyncMailbox(_Face):
 class AsyncLetter(_Face):
     """A letter that was read, not claimed: `Letter`, awaited."""
 
+    def __init__(self, room: AsyncRoom, letter: Letter) -> None:
+        super().__init__(room, letter)
+
 
 class _Block:
     """An async context manager that leaves the block of the sync object."""
@@ -348,6 +351,9 @@ class _Block:
 class AsyncWork(_Block, AsyncLetter):
     """A claimed letter: `Work`, awaited. As an async context manager it is acknowledged, or failed on an error."""
 
+    def __init__(self, room: AsyncRoom, work: Work) -> None:
+        super().__init__(room, work)
+
 
 @_face_of(Batch)
 class AsyncBatch(_Block, list):
@@ -366,3 +372,6 @@ class AsyncBatch(_Block, list):
 @_face_of(Task)
 class AsyncTask(_Face):
     """A task that was given or received at a mailbox: `Task`, awaited."""
+
+    def __init__(self, room: AsyncRoom, task: Task) -> None:
+        super().__init__(room, task)

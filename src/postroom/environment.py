@@ -62,19 +62,9 @@ def own_room(environment: dict[str, str]) -> str:
     return os.path.join(_xdg(environment, "XDG_DATA_HOME", ".local/share"), "postroom", ROOM)
 
 
-def drafts_folder() -> str:
-    """Return the folder of drafts: texts that a person wrote and did not send."""
-    return os.path.join(_xdg(environment(), "XDG_STATE_HOME", ".local/state"), "postroom", "drafts")
-
-
-def sessions_folder() -> str:
-    """Return the folder in which the sessions of agent hosts are recorded."""
-    return os.path.join(_xdg(environment(), "XDG_STATE_HOME", ".local/state"), "postroom", "sessions")
-
-
-def receipts_folder() -> str:
-    """Return the folder of receipts, which record what `install` put into files of hosts."""
-    return os.path.join(_xdg(environment(), "XDG_STATE_HOME", ".local/state"), "postroom", "installed")
+def state_folder(what: str) -> str:
+    """Return a folder of the user's state: `drafts` that were not sent, `sessions` of agent hosts."""
+    return os.path.join(_xdg(environment(), "XDG_STATE_HOME", ".local/state"), "postroom", what)
 
 
 def clone_folder() -> str:

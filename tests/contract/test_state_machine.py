@@ -21,7 +21,7 @@ from postroom.errors import IdTaken, IllegalMove, PostroomError, StaleRevision
 from postroom.model import delivery as model_delivery
 from postroom.model.delivery import MOVES, OPEN, UNSENT, Delivery, State, open_delivery
 from postroom.model.message import Message, Priority
-from postroom.model.names import is_remote
+from postroom.model.names import AT
 from postroom.model.query import Order, Query
 from postroom.model.record import Change, Cursor
 from postroom.store.protocol import Forget, Move, Posted, Put, Store, Write, outgoing, waiting_letters
@@ -187,7 +187,7 @@ class Room(RuleBasedStateMachine):
         """Along the table; from a stale revision, or together with a write that fails, nothing happens."""
         at = list(self.model.deliveries)[pick % len(self.model.deliveries)]
         before = self.model.deliveries[at]
-        others = HERE if is_remote(before.mailbox) else AWAY
+        others = HERE if AT in before.mailbox else AWAY
         legal = [action for state, action in MOVES if state is before.state and (state, action) not in others]
         if before.reason == UNSENT:  # what its sender took back stays so
             with pytest.raises(IllegalMove):

@@ -8,12 +8,12 @@ import pytest
 
 from postroom.errors import Invalid
 from postroom.model.names import (
+    AT,
     Address,
     agent_of,
     check_agent,
     check_party,
     format_address,
-    is_remote,
     parse_address,
     system_of,
 )
@@ -35,7 +35,7 @@ def test_an_address_is_the_same_in_text_and_by_its_pieces(text: str, address: Ad
 
     assert [parse_address(message, "to") for message in (text, pieces, address)] == [address] * 3
     assert (format_address(address), str(address)) == (text, text)
-    assert (is_remote(text), system_of(text)) == (bool(address.system), address.system)
+    assert (AT in text, system_of(text)) == (bool(address.system), address.system)
     assert check_party(text, "sender") == text
 
 

@@ -17,7 +17,7 @@ from ..clock import SystemClock
 from ..core.authorize import OWNER
 from ..core.core import core_of, open_core
 from ..core.verb import perform
-from ..environment import Uninterrupted, environment, own_room, project_room, sessions_folder, variable
+from ..environment import Uninterrupted, environment, own_room, project_room, state_folder, variable
 from ..errors import BadStore, Invalid, PostroomError
 from ..model.names import check_agent
 from ..settings import NO_SUCH_SETTING, Settings, chosen_settings
@@ -187,7 +187,7 @@ class Context:
     @cached_property
     def session(self) -> Session | None:
         """The session of the agent host that started this process, where no caller is named."""
-        if self.get("as") or variable("POSTROOM_AGENT") or not os.path.isdir(sessions_folder()):
+        if self.get("as") or variable("POSTROOM_AGENT") or not os.path.isdir(state_folder("sessions")):
             return None
         from ..hosts.sessions import session_around_us  # noqa: PLC0415 - only where there are sessions
 

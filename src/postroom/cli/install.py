@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import own_file
-from ..environment import how_to_install, receipts_folder, variable
+from ..environment import how_to_install, state_folder, variable
 from ..errors import Refused
 from ..hosts.install import files as install_files
 from ..hosts.install import plan as install_plan
@@ -289,7 +289,9 @@ class Installation:
         if "dry_run" in self._context.values:
             return Answer(self._context.name, self._data("shown", plan), partial(diff, self._own, ""))
         install_files.carry_out(plan, self._layout.root)
-        shutil.rmtree(receipts_folder(), ignore_errors=True)  # earlier versions noted there what they put where
+        shutil.rmtree(
+            state_folder("installed"), ignore_errors=True
+        )  # earlier versions noted there what they put where
         return self.answer("written" if self.is_install else "removed", plan)
 
     def checked(self) -> Answer:

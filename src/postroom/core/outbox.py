@@ -32,7 +32,6 @@ from ..model.names import (
     at_system,
     fold,
     format_address,
-    is_remote,
     meant,
     parse_address,
     system_of,
@@ -163,7 +162,7 @@ def _waited_for(delivery: Delivery) -> str:
 
 def _came_at(letter: Message) -> datetime | None:
     """Return when a relayed letter arrived here; None if it was written here or its note is not ours."""
-    came: Any = letter.extra.get(FEDERATION_NOTE) if is_remote(letter.sender) else None
+    came: Any = letter.extra.get(FEDERATION_NOTE) if AT in letter.sender else None
     try:
         at = None if came is None else datetime.fromisoformat(came["at"])
     except (LookupError, TypeError, ValueError):

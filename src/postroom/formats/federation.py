@@ -54,13 +54,13 @@ from ..model.message import (
 )
 from ..model.names import (
     ANYWHERE,
+    AT,
     agent_of,
     at_system,
     check_id,
     check_remote_agent,
     check_system,
     fold,
-    is_remote,
     parse_address,
     system_of,
 )
@@ -110,7 +110,7 @@ def envelope_for(
         message=replace(
             letter,
             id=origin.get("id") or letter.id,
-            sender=letter.sender if is_remote(letter.sender) else f"{letter.sender}@{here}",
+            sender=letter.sender if AT in letter.sender else f"{letter.sender}@{here}",
             recipients=tuple(replace(one, address=_global_name(one.address, here)) for one in shown),
             trace=tuple(_global_name(name, here) for name in letter.trace),
             extra=extra,
@@ -127,7 +127,7 @@ def envelope_for(
 
 def origin_route(letter: Message) -> dict[str, Any]:
     """Return the route by which a letter came: source, id, path and hops. Empty, if it was written here."""
-    origin = letter.extra.get(FEDERATION_NOTE) if is_remote(letter.sender) else None
+    origin = letter.extra.get(FEDERATION_NOTE) if AT in letter.sender else None
     return origin if isinstance(origin, dict) else {}
 
 
@@ -149,7 +149,7 @@ def _resolve_recipients(recipients: Sequence[Recipient], targets: Iterable[Addre
 def _global_name(name: str, here: str) -> str:
     """Return a name with its system. Groups stay as they were written."""
     is_group = is_broadcast(name) or is_any(name) or not name
-    return name if is_group or is_remote(name) else f"{name}@{here}"
+    return name if is_group or AT in name else f"{name}@{here}"
 
 
 def encode_envelope(envelope: Envelope, now: datetime, *, is_ours: bool = False) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from fcntl import LOCK_EX, flock
 from itertools import chain, count
 from typing import TYPE_CHECKING
 
-from ..environment import sessions_folder
+from ..environment import state_folder
 from ..model.names import HUMAN, ONE_MAILBOX, POSTMASTER, fold
 from .sessions import OVER, all_sessions, find, keep
 
@@ -77,8 +77,8 @@ def _earlier(session: Session, before: Sequence[Session]) -> list[str]:
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
     """Lock the folder: of two sessions that start at once, the second sees the first."""
-    os.makedirs(sessions_folder(), mode=0o700, exist_ok=True)
-    file = os.open(os.path.join(sessions_folder(), ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    os.makedirs(state_folder("sessions"), mode=0o700, exist_ok=True)
+    file = os.open(os.path.join(state_folder("sessions"), ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         flock(file, LOCK_EX)
         yield

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..clock import SystemClock
-from ..environment import sessions_folder, variable, whole_path
+from ..environment import state_folder, variable, whole_path
 from ..errors import Busy, Invalid, Missing, StoreFailing
 from ..model.names import HUMAN, check_agent, fold
 from . import sessions
@@ -268,7 +268,7 @@ class SessionHook:
         Two hooks at once may both show its mail, no end of a turn is blocked, as nothing counts how often, and no
         waiter wakes it.
         """
-        what = f"the session cannot be recorded in {sessions_folder()}: {refused.strerror}"
+        what = f"the session cannot be recorded in {state_folder('sessions')}: {refused.strerror}"
         if not agent:
             raise StoreFailing(what, hint="with --as NAME, hooks show the mail of that agent anyway")
         self._access.warn(f"{what}; its mail is shown, but no turn is held up and it is not woken")

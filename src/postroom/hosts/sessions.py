@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 
-from ..environment import first_variable, sessions_folder
+from ..environment import first_variable, state_folder
 from .input import read_object
 
 # -- processes
@@ -227,7 +227,7 @@ class InTurn:
 
 
 def path_of(host: str, id: str) -> str:
-    return os.path.join(sessions_folder(), f"{host}-{id}.json")
+    return os.path.join(state_folder("sessions"), f"{host}-{id}.json")
 
 
 def is_plain(id: str) -> bool:
@@ -242,7 +242,7 @@ def find(host: str, id: str) -> Session | None:
 
 def all_sessions() -> list[Session]:
     """Return all recorded sessions, ended ones included."""
-    folder = sessions_folder()
+    folder = state_folder("sessions")
     try:
         names = sorted(os.listdir(folder))
     except OSError:
@@ -256,7 +256,7 @@ def keep(session: Session) -> None:
     import json  # noqa: PLC0415 - only when a session starts
 
     texts = json.dumps({name: str(getattr(session, name)) for name in _TEXTS})
-    os.makedirs(sessions_folder(), mode=0o700, exist_ok=True)
+    os.makedirs(state_folder("sessions"), mode=0o700, exist_ok=True)
     aside = f"{session.path}.{os.getpid()}"
     file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

@@ -182,11 +182,6 @@ def check_system(value: Any, field: str) -> str:
     return _check(value, field, _SYSTEM, "a system's name, as in agent@system")
 
 
-def is_remote(mailbox: str) -> bool:
-    """Return whether a mailbox is that of an agent at another system."""
-    return AT in mailbox
-
-
 def system_of(mailbox: str) -> str:
     """Return the system in the name of a mailbox; empty for a local mailbox."""
     return mailbox.partition(AT)[2].partition("/")[0]

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..errors import BadStore, Invalid
+from ..model.values import passes
 
 if TYPE_CHECKING:
     from ..clock import Clock
@@ -63,15 +64,10 @@ def _parse_files(rest: str, address: str) -> Address:
 
 def _path(path: str, address: str) -> str:
     path = path.removeprefix("//")
-    # SQLite would read what follows a `?` as options of its own.
-    if not path or path.endswith("/") or "?" in path or "\n" in path:
-        raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE)
-    try:
-        place = os.path.expanduser(path)
-        os.fsencode(place)
-    except UnicodeEncodeError:  # a lone surrogate
-        raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE) from None
-    if place.startswith("~"):  # an unknown user
+    is_text = passes(UnicodeEncodeError, lambda: os.fsencode(os.path.expanduser(path)))  # no lone surrogate
+    place = os.path.expanduser(path) if is_text else ""
+    # SQLite would read what follows a `?` as options of its own. A `~` that is left names no user.
+    if not place or place.startswith("~") or path.endswith("/") or "?" in path or "\n" in path:
         raise BadStore(f"{address!a} names no file", field="store", hint=ADDRESS_RULE)
     return place
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ...clock import SystemClock
 from ...core.verb import seconds_to_sleep
-from ...environment import drafts_folder
+from ...environment import state_folder
 from ...errors import Conflict, IllegalMove, PostroomError, UnknownAgent, UnknownMessage
 from ...formats.plain import plain
 from ...model.codec import blake2b
@@ -63,7 +63,7 @@ class Drafts:
     def __init__(self, room: str, mailbox: str) -> None:
         whose = f"{Path(room).resolve()} {mailbox}".encode("utf-8", "surrogateescape")
         name = blake2b(whose, digest_size=8).hexdigest()
-        self.folder = Path(drafts_folder()) / name
+        self.folder = Path(state_folder("drafts")) / name
         self._kept: dict[Draft, str] = {}  # the content of the files
 
     def load(self) -> dict[Draft, str]:

@@ -16,8 +16,8 @@ from ...errors import PostroomError
 from ...model.agent import EVERYONE, Card, Heartbeat, Status
 from ...model.codec import convert, to_plain
 from ...model.names import check_party
-from ...model.values import check_label, check_text
-from .layouts.base import OWN, text_of, time_or_none
+from ...model.values import check_label, check_text, passes
+from .layouts.base import OWN, text_of, texts_in, time_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -110,7 +110,7 @@ def merged(current: Plain, base: Plain, found: Plain) -> Plain:
 
 def normal(name: str, entry: Plain) -> Plain:
     """Return an entry in the form that we write, so that entries can be compared."""
-    status, tasks = entry.get("status"), _texts(entry.get("current_tasks"))
+    status, tasks = entry.get("status"), texts_in(entry.get("current_tasks"))
     status = status if isinstance(status, str) else Status.IDLE
     card = card_in(name, entry, _BEGINNING)
     return entry_of(card, status, tasks, time_or_none(entry.get("last_heartbeat")))
@@ -138,7 +138,7 @@ def beat_in(entry: Plain, base: Plain, held: Heartbeat | None, active: Sequence[
             fresh = _beat_at(min(at, moment.wall), moment)
             beat = replace(beat, at=fresh.at, steady=fresh.steady, boot=fresh.boot)
     if entry.get("current_tasks") != base.get("current_tasks"):
-        tasks = [task for task in _texts(entry.get("current_tasks")) if task not in active]
+        tasks = [task for task in texts_in(entry.get("current_tasks")) if task not in active]
         beat = replace(beat, current_tasks=tuple(dict.fromkeys(tasks)))
     status = entry.get("status")
     if status != base.get("status") and isinstance(status, str) and status:
@@ -165,14 +165,8 @@ def _own(name: str, value: Any) -> Plain:
 
 
 def _description(value: Any) -> tuple[str, bool]:
-    try:
-        return check_text(value, "description", 10_000), True
-    except PostroomError:
-        return "", False
-
-
-def _capabilities(value: Any) -> tuple[tuple[str, ...], bool]:
-    return _all(value, lambda one: check_label(one, "capabilities"))
+    is_sound = passes(PostroomError, check_text, value, "description", 10_000)
+    return (value, True) if is_sound else ("", False)
 
 
 def _allow_from(value: Any) -> tuple[tuple[str, ...], bool]:
@@ -198,13 +192,9 @@ def _max_tasks(value: Any) -> tuple[int, bool]:
     return (value, True) if is_sound else (3, False)
 
 
-def _texts(value: Any) -> list[str]:
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
-
-
 _READ: dict[str, Callable[[Any], tuple[Any, bool]]] = {
     "description": _description,
-    "capabilities": _capabilities,
+    "capabilities": lambda value: _all(value, lambda one: check_label(one, "capabilities")),
     "allow_from": _allow_from,
     "max_concurrent_tasks": _max_tasks,
 }

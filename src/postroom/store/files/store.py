@@ -91,7 +91,7 @@ class FileStore(SqliteStore):
         self._tree = tree
         self.archives_by_sending = tree.layout.archives_by_sending
         self.fresh_id = self._fresh_id
-        self._watcher = DirWatcher(tree, self._folder_times, self._used_folders)
+        self._watcher = DirWatcher(tree, lambda: self.connection().ledger)
         # The index itself is never synced: it can be rebuilt from the files.
         index = f"{self.root}/{OWN_FOLDER}/{INDEX}"
         super().__init__(index, clock=clock, durable=False, busy_timeout=busy_timeout)
@@ -208,12 +208,6 @@ class FileStore(SqliteStore):
             # Asked again under the lock: another process may have taken it in meanwhile.
             if registry.has_changed():
                 registry.import_changes()
-
-    def _folder_times(self) -> dict[str, int]:
-        return self.connection().ledger.folder_times()
-
-    def _used_folders(self) -> list[str]:
-        return self.connection().ledger.used_folders()
 
     # -- the files of letters
 
@@ -350,17 +344,11 @@ class FileStore(SqliteStore):
         )
         # Another index than the one this store knew: what the old one had noted must be compared again.
         if self._index not in {(), opened.identity()}:
-            self._recheck_everything()
+            # Another process may have written files and noted them in the deleted index; the new one, or one that
+            # lost its log, may not have them.
+            self._watcher.put_back(dict.fromkeys(self._tree.folders()))
         self._index = opened.identity()
         return opened
-
-    def _recheck_everything(self) -> None:
-        """Have every folder compared again after the index was replaced.
-
-        Another process may have written files and noted them in the deleted index; the new one, or one that lost
-        its log, may not have them.
-        """
-        self._watcher.put_back(dict.fromkeys(self._tree.folders()))
 
     if TYPE_CHECKING:
 

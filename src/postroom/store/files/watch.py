@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ..notification import ProcessNotifier
     from ..protocol import Watch
+    from .ledger import Ledger
     from .tree import MailFolders
 
 
@@ -42,12 +43,9 @@ _MASK = _CREATE | _FROM | _TO | _DELETE | _CLOSE_WRITE | _SELF | _ONLY_FOLDER
 class DirWatcher:
     """The watcher of a store, shared by all threads of a process."""
 
-    def __init__(
-        self, tree: MailFolders, folder_times: Callable[[], dict[str, int]], used_folders: Callable[[], list[str]]
-    ) -> None:
+    def __init__(self, tree: MailFolders, ledger: Callable[[], Ledger]) -> None:
         self._tree = tree
-        self._folder_times = folder_times  # when each folder was last read, as the index has it
-        self._used_folders = used_folders  # the folders in which letters lie, as the index has it
+        self._ledger = ledger  # what the index has of the folders, by the calling thread's connection
         self._lock = threading.Lock()
         self._polls = 0
         self._inotify: int | None = None
@@ -84,7 +82,7 @@ class DirWatcher:
     # -- by modification times
 
     def _compare_times(self) -> FileChanges:
-        folder_times = self._folder_times()
+        folder_times = self._ledger().folder_times()
         found = {folder: changed_at(self._tree.path(folder)) for folder in self._tree.folders()}
         changed = [folder for folder, at in found.items() if at is not None and folder_times.get(folder) != at]
         return dict.fromkeys([*changed, *self._missing_folders(found)])
@@ -93,7 +91,7 @@ class DirWatcher:
         """Return folders that hold letters in the index, but were deleted or renamed."""
         return [
             folder
-            for folder in self._used_folders()
+            for folder in self._ledger().used_folders()
             if there.get(folder) is None and is_gone(self._tree.path(folder))
         ]
 

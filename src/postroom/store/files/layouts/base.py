@@ -239,6 +239,11 @@ def line_in(value: Any) -> str:
     return _CONTROL.sub(" ", value)[:_LONGEST_SUBJECT] if isinstance(value, str) else ""
 
 
+def texts_in(value: Any) -> list[str]:
+    """Return the texts in a list."""
+    return [item for item in value if isinstance(item, str)] if isinstance(value, (list, tuple)) else []
+
+
 def first_words(body: str) -> str:
     """Return the first words of a body, for a design that requires a subject."""
     line = " ".join(body.split())

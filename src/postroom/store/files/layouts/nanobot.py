@@ -95,7 +95,7 @@ class Nanobot(paths.Nanobot, Layout):
             "subject": subject,
             "parts": parts,
             "hops": _hops(fields.get("ttl")),
-            "trace": _trace(fields.get("trace")),
+            "trace": base.texts_in(fields.get("trace")),
             "extra": base.unknown_in(fields, _FIELDS),
         }
         if isinstance(task := fields.get("task"), dict) and isinstance(task.get("id"), str):
@@ -208,10 +208,6 @@ def _without_subject(parts: list[Plain], subject: Any) -> tuple[list[Plain], str
 
 def _hops(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 1000 else FIRST_HOPS
-
-
-def _trace(value: Any) -> list[str]:
-    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
 
 
 def _task(task: Plain) -> Plain:

@@ -118,8 +118,8 @@ class Swarm(paths.Swarm, Layout):
             "subject": base.line_in(fields.get("subject")),
             "parts": parts,
             "trace": [sender],
-            "attachments": _texts(fields.get("attachments")),
-            "tags": _texts(fields.get("tags")),
+            "attachments": [*dict.fromkeys(base.texts_in(fields.get("attachments")))],
+            "tags": [*dict.fromkeys(base.texts_in(fields.get("tags")))],
             "extra": base.unknown_in(fields, _FIELDS),
         }
         if (priority := base.priority_in(fields.get("priority"))) is not None:
@@ -224,11 +224,6 @@ def _scope(value: Any) -> str | None:
         return None if value in {None, "", DEFAULT_SCOPE} else check_scope(value, "swarm_name")
     except (Invalid, TypeError):
         return None
-
-
-def _texts(value: Any) -> list[str]:
-    listed = value if isinstance(value, (list, tuple)) else ()  # a tuple, if the fields were just written
-    return list(dict.fromkeys(item for item in listed if isinstance(item, str)))
 
 
 LAYOUT = Swarm()
