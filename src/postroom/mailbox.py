@@ -586,8 +586,7 @@ class Mailbox(Reader):
         from .task import Task
 
         letter = id if isinstance(id, Letter) else None
-        name = id.id if isinstance(id, Letter) else id
-        found = self._perform(tasks.FindTask, id=name)
+        found = self._perform(tasks.FindTask, id=id.id if isinstance(id, Letter) else id)
         return Task(self, found.standing, letter, session=found.session)
 
     def tasks(

@@ -68,8 +68,7 @@ def serve(
             await room._let_go()
 
     def service_of(room: AsyncRoom) -> Service:
-        box = room.mailbox(mailbox.name)
-        return Service(mailbox, box, in_thread, concurrency, lease, grace, timeout, filters)
+        return Service(mailbox, room.mailbox(mailbox.name), in_thread, concurrency, lease, grace, timeout, filters)
 
     try:
         with _signals():

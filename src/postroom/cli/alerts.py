@@ -373,8 +373,7 @@ def _rotated(_screen: Screen, data: Data) -> str:
     json="webhook secret",
 )
 def run_webhook_add(context: Context) -> Answer:
-    priority = Priority[context.get("min_priority", "normal").upper()]
-    webhook = context.perform(min_priority=priority)
+    webhook = context.perform(min_priority=Priority[context.get("min_priority", "normal").upper()])
     known = (*context.room.mailboxes(), context.settings.human)
     note_unknown(context.call, webhook.mailbox, () if webhook.mailbox in known else known)
     about = f"{webhook.id} is called for {webhook.mailbox}; this is its secret, which is not shown again"

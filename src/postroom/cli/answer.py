@@ -95,8 +95,7 @@ class Answer:
                 from ..core.presentation import escape_json  # noqa: PLC0415 - help needs no msgspec
                 from ..model.codec import encode  # noqa: PLC0415 - help needs no msgspec
 
-            document = encode({"schema": SCHEMA, "command": self.command, **kept})
-            return escape_json(document).decode() + "\n"
+            return escape_json(encode({"schema": SCHEMA, "command": self.command, **kept})).decode() + "\n"
         more = sum(len(self.data[name]) - len(found) for name, found in kept.items() if isinstance(found, list))
         rest = f"… and {more:,} more: --limit N shows so many, --json all\n" if more else ""
         return self.view(screen, kept | {"accepted": screen.begun(self.letters)}) + rest

@@ -239,8 +239,7 @@ def run_chipset_report(context: Context) -> Answer:
     looks=False,
 )
 def run_chipset_note(context: Context) -> Answer:
-    names = ("bead", "summary", "remaining", "branch", "last_commit", "session_outgoing")
-    fields = context.passed_options(*names)
+    fields = context.passed_options("bead", "summary", "remaining", "branch", "last_commit", "session_outgoing")
     with _chipset(context) as chipset:
         note = chipset.notes.write(context.me, **fields)
     return Answer(context.name, {"note": _note(note)}, lambda _screen, data: _note_line(data["note"]))
@@ -354,8 +353,7 @@ def run_witness(context: Context) -> Iterator[Answer]:
     pause, patience = health.pause_of(context, 5.0, SLOWEST), _patience(context)
     context.default_me("witness")
     with _chipset(context) as chipset:
-        names = context.passed_options("mayor", "human")
-        witness = Witness(chipset, name=context.me, patience=patience, **names)
+        witness = Witness(chipset, name=context.me, patience=patience, **context.passed_options("mayor", "human"))
         seen = witness.look()
         yield _answer(context, chipset, seen)
         while not context.get("once"):
@@ -452,8 +450,7 @@ def _damaged_lines(data: Mapping[str, Any]) -> str:
 
 def _nudge_answer(context: Context, nudge: Nudge | None, **to: str | None) -> Answer:
     """Return the answer about a nudge; `to` is the agent whose slot it was put into."""
-    data = {"nudge": nudge and nudge.to_dict(), **to}
-    return Answer(context.name, data, _nudged, code=0 if nudge else NOTHING)
+    return Answer(context.name, {"nudge": nudge and nudge.to_dict(), **to}, _nudged, code=0 if nudge else NOTHING)
 
 
 def _nudged(_screen: Screen, data: Mapping[str, Any]) -> str:

@@ -178,8 +178,7 @@ def _next(context: Context, id: str) -> dict[str, Any] | None:
 
 def _passed_over(context: Context, letter: Message) -> list[str]:
     """Return the agents on the ladder below the one that was asked."""
-    core = context.core
-    rungs = rungs_above(core_escalation.check_ladder(core, context.get("ladder")), context.mailbox.name)
+    rungs = rungs_above(core_escalation.check_ladder(context.core, context.get("ladder")), context.mailbox.name)
     receiver = letter.recipients[0].address
     return list(takewhile(lambda name: not same_name(name, receiver), rungs)) if receiver in rungs else []
 

@@ -549,8 +549,7 @@ def run_doctor(context: Context) -> Answer:
     durability = None
     with suppress(Invalid):  # the room cannot be opened; the findings say so
         durability = chosen_settings(store, settings).durability
-    data = diagnosed(found) | {"durability": durability}
-    return Answer(context.name, data, diagnosis, code=end_of(found))
+    return Answer(context.name, diagnosed(found) | {"durability": durability}, diagnosis, code=end_of(found))
 
 
 def diagnosed(found: Diagnosis) -> dict[str, Any]:

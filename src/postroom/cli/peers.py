@@ -510,8 +510,7 @@ def why_it_waits(context: Context, mailbox: str) -> str | None:
 )
 def run_peers_ping(context: Context) -> Answer:
     named = "system" in context.values
-    verb = core_peers.GetPeer if named else core_peers.ListPeers
-    found = context.perform(verb)
+    found = context.perform(core_peers.GetPeer if named else core_peers.ListPeers)
     every = [_ask(context, "ping_peer", system=peer.system) for peer in ([found] if named else found)]
     code = 0 if all(result["answers"] for result in every) else NOT_NOW
     if named:
@@ -588,8 +587,7 @@ def _trusted(context: Context, before: Peer) -> dict[str, Any]:
     """Return which certificate is trusted from now on: the named certificate, else the one that the peer's address presents."""
     if "pin" in context.values:
         pin = core_peers.check_pin(context.get("pin"), "--pin")
-        kept = before.certificate if pin == before.pin else ""
-        return {"pin": pin, "certificate": kept}
+        return {"pin": pin, "certificate": before.certificate if pin == before.pin else ""}
     if "certificate" in context.values:
         return _pinned(read_source(context, context.get("certificate"), "--certificate"), "--certificate")
     if context.get("rotate"):
@@ -679,8 +677,7 @@ def run_mount(context: Context) -> Answer:
 )
 def run_unmount(context: Context) -> Answer:
     peer = context.perform()
-    notified = forget(peer, context.room.system)
-    return Answer(context.name, {"removed": peer.system, "told": notified}, _unmounted)
+    return Answer(context.name, {"removed": peer.system, "told": forget(peer, context.room.system)}, _unmounted)
 
 
 def _mounted(screen: Screen, data: Mapping[str, Any]) -> str:

@@ -79,7 +79,6 @@ def _run_call(call: Call) -> int:
 
 
 def _print(answer: Answer, screen: Screen) -> int:
-    text = answer.text(screen)
-    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+    sys.stdout.buffer.write(answer.text(screen).encode("utf-8", "backslashreplace"))
     sys.stdout.buffer.flush()
     return answer.code

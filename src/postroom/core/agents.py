@@ -170,8 +170,7 @@ class Goodbye(MailboxVerb, kw_only=True):
     dormant: Annotated[bool, "sleep: you do not expire, and your next heartbeat wakes you"] = False
 
     def run(self, core: Core, _principal: Principal) -> Agent:
-        changed = {"left": True, "dormant": self.dormant}
-        return _beat(core, self.agent_id, core.now(), changed)
+        return _beat(core, self.agent_id, core.now(), {"left": True, "dormant": self.dormant})
 
 
 def _beat(core: Core, name: str, moment: Moment, changed: dict[str, Any]) -> Agent:

@@ -365,8 +365,7 @@ def _at_home(core: Core, message: Message) -> tuple[Recipient, ...]:
         address = recipient.address
         is_ours = AT in address and agent_of(address) and core_peers.is_ours(core, system_of(address))
         if is_ours and outbox.may_exist(core, address):
-            name = core_compose.check_address(agent_of(address), recipient.kind)
-            address = spelt(core.store, name)
+            address = spelt(core.store, core_compose.check_address(agent_of(address), recipient.kind))
         ours.setdefault(address, replace(recipient, address=address))
     return tuple(ours.values())
 

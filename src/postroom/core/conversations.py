@@ -648,8 +648,7 @@ class OpenConversation(Verb, kw_only=True):
         for guest in (*([Guest(agent=creator, role="initiator")] if creator else ()), *self.guests):
             if creator is not None and not principal.operator and guest.agent != creator:
                 addressing.check_guard_at(core, creator, _guest_name(core, guest))
-            view = View(talk=talk, held=None, letters=(), seats=talk.seats, strands=())
-            talk, _ = _with_seat(core, view, guest)
+            talk, _ = _with_seat(core, View(talk=talk, held=None, letters=(), seats=talk.seats, strands=()), guest)
         return talk
 
     def _parent(self, core: Core, reader: str | None) -> str | None:

@@ -62,8 +62,7 @@ class Dead(MailboxVerb, kw_only=True):
             return DeadLetters(core.store.find(query))
         deliveries.apply_timers(core, core.now(), (self.agent_id,))
         names.check_not_moved(core, self.agent_id, "mailbox")
-        own = core.store.find(replace(query, mailbox=self.agent_id))
-        found = [*own, *_dead_outgoing(core, self.agent_id)]
+        found = [*core.store.find(replace(query, mailbox=self.agent_id)), *_dead_outgoing(core, self.agent_id)]
         return DeadLetters(sorted(found, key=lambda f: (f.delivery.number, f.delivery.mailbox))[:most])
 
 

@@ -98,8 +98,7 @@ def _leases(core: Core, _caller: Principal, repair: bool) -> Iterator[Finding]:
     stale = [found for found in overdue if found.delivery.state is State.CLAIMED]
     text = f"{len(stale)}{'+' if len(overdue) == MANY else ''} claims have run out"
     if stale and repair:
-        did = apply_timers(core, moment, None)
-        back = did.get("lapse", 0)
+        back = apply_timers(core, moment, None).get("lapse", 0)
         yield warning("leases", f"{text}; {back} letters are offered again", repaired=True)
     elif stale:
         names = sorted({found.delivery.mailbox for found in stale})[:MOST]
@@ -178,8 +177,7 @@ def _peers(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
 
 def _dead_at(core: Core, mailbox: str) -> int:
     """Count dead letters as their owner sees them: without those that were unsent before they were seen."""
-    query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True)
-    return sum(core.store.count(query).values())
+    return sum(core.store.count(Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True)).values())
 
 
 def _few(names: Sequence[str]) -> str:

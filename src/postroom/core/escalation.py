@@ -178,8 +178,7 @@ def current(core: Core, one: Escalation) -> Escalation:
         query = LetterQuery(replies_in=one.thread, sender=spelt(core.store, name), after=first.number)
         for letter in core.store.letters(query):
             if any(recipient.address in asker for recipient in letter.message.recipients):
-                at = letter.message.created_at
-                return replace(one, status="answered", closed_at=at, closed_by=name)
+                return replace(one, status="answered", closed_at=letter.message.created_at, closed_by=name)
     return one
 
 

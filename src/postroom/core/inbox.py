@@ -178,8 +178,7 @@ class Digest(MailboxVerb, kw_only=True):
             check_count(self.longest, "longest", least=0),
         )
         total = max(total, len(messages))
-        nonce = os.urandom(8).hex()
-        return presentation.digest(messages, nonce, budget=budget, longest=longest, total=total)
+        return presentation.digest(messages, os.urandom(8).hex(), budget=budget, longest=longest, total=total)
 
 
 def check_spelling(core: Core, mailbox: str) -> None:

@@ -235,10 +235,8 @@ def _queued_now(core: Core, found: Found) -> list[Delivery]:
 
 
 def _buried(core: Core, found: Found, delivery: Delivery, reason: str, now: datetime) -> list[Write]:
-    attempt = Attempt(at=now, holder=system_of(delivery.mailbox), reason=reason)
-    dead = model_delivery.bury(delivery, attempt)
-    bounce = core_deliveries.bounce(core, found.message, dead, now)
-    return [Move(delivery, dead, "bury"), *bounce]
+    dead = model_delivery.bury(delivery, Attempt(at=now, holder=system_of(delivery.mailbox), reason=reason))
+    return [Move(delivery, dead, "bury"), *core_deliveries.bounce(core, found.message, dead, now)]
 
 
 def _whereto(delivery: Delivery, system: str) -> str:

@@ -84,8 +84,7 @@ class SendTemplate(LetterFields, kw_only=True):
             "priority": template.priority,
             "tags": [filled(tag, values) for tag in template.tags],
         }
-        draft = self.drafted(usual, to=self.to, body=filled(template.body, values))
-        return send_one(core, principal, draft)
+        return send_one(core, principal, self.drafted(usual, to=self.to, body=filled(template.body, values)))
 
 
 def _find(core: Core, name: Any) -> Template:

@@ -132,8 +132,7 @@ def _renewed(ours: Delivery, theirs: Delivery) -> Delivery:
 
 def _as(ours: Delivery, theirs: Delivery) -> Delivery:
     longer = max(ours.history, theirs.history, key=len)
-    read_at = theirs.read_at or ours.read_at
-    return replace(ours, read_at=read_at, history=longer, **_taken(theirs, _LIFE))
+    return replace(ours, read_at=theirs.read_at or ours.read_at, history=longer, **_taken(theirs, _LIFE))
 
 
 def _taken(delivery: Delivery, names: tuple[str, ...]) -> dict[str, Any]:

@@ -168,8 +168,7 @@ def _write(path: str, flags: int, content: bytes, *, durable: bool, mode: int | 
             pass
         if durable:
             sync_file(descriptor)
-        found = os.fstat(descriptor)
-        return Stamp.of(found)
+        return Stamp.of(os.fstat(descriptor))
     finally:
         os.close(descriptor)
 

@@ -212,8 +212,7 @@ def _why_no_mailbox(conn: FileConnection, home: str) -> str:
 def _temporary_files(conn: FileConnection, *, repair: bool) -> Iterator[Finding]:
     """List, and repair by removing, temporary files older than an hour, whose writers are dead."""
     before = time.time_ns() - LEFT_BEHIND
-    home = conn.tree.home
-    folders = [home, f"{conn.tree.root}/.postroom", *(conn.tree.path(f) for f in conn.tree.folders())]
+    folders = [conn.tree.home, f"{conn.tree.root}/.postroom", *(conn.tree.path(f) for f in conn.tree.folders())]
     found = [
         path
         for folder in dict.fromkeys(folders)

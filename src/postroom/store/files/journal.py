@@ -137,8 +137,7 @@ class Journal:
 
     def replace_by(self, entries: Iterable[dict[str, Any]]) -> None:
         """Replace the journal by these entries."""
-        content = b"".join(_line(entry) for entry in entries)
-        files_durable.replace(self._folder, "journal", content, durable=True)
+        files_durable.replace(self._folder, "journal", b"".join(_line(entry) for entry in entries), durable=True)
         sync_path(self._folder)
 
     def mend(self) -> None:

@@ -402,8 +402,7 @@ class FileTransaction:
     def _create(
         self, message: Message, number: int, mailbox: int, owner: str, delivery: Delivery, order: int
     ) -> None:
-        home = self._ledger.home_of(mailbox, owner)
-        folder = self._tree.folder(home, self._layout.place(delivery))
+        folder = self._tree.folder(self._ledger.home_of(mailbox, owner), self._layout.place(delivery))
         path = self._tree.path(folder)
         name = self._layout.file_name(message, order)
         # The name may be taken by another program or another letter.
