@@ -1,6 +1,7 @@
-"""A file that Postroom writes where other programs look for it, marked as its own: a unit, a script, a module.
+"""Small files beside the rooms, written whole or not at all: drafts, sessions, and files for other programs.
 
-A file without the mark is somebody else's: the commands that write such files leave it as it is.
+A file that other programs look for, such as a unit, bears a mark. One without it is somebody else's: the commands
+that write such files leave it as it is.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def write(
     draft = f"{path}.{os.getpid()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        with open(os.open(draft, flags, 0o600), "w", encoding="utf-8") as file:
+        with open(os.open(draft, flags, 0o600), "w", encoding="utf-8", errors="surrogateescape") as file:
             os.fchmod(file.fileno(), mode)  # the umask may have removed permissions
             file.write(text)
         place(draft, path)

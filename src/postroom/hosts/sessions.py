@@ -255,19 +255,11 @@ def keep(session: Session) -> None:
     """Write the file of a session, replacing any other."""
     import json  # noqa: PLC0415 - only when a session starts
 
+    from .. import own_file  # noqa: PLC0415 - as above
+
     texts = json.dumps({name: str(getattr(session, name)) for name in _TEXTS})
     os.makedirs(state_folder("sessions"), mode=0o700, exist_ok=True)
-    aside = f"{session.path}.{os.getpid()}"
-    file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            os.write(file, (_HEAD % (session.turn, session.holds) + texts[1:]).encode())
-        finally:
-            os.close(file)
-        os.replace(aside, session.path)
-    except OSError:  # for example, the disk is full
-        os.unlink(aside)
-        raise
+    own_file.write(session.path, None, _HEAD % (session.turn, session.holds) + texts[1:], 0o600)
 
 
 def sweep(now: float) -> None:

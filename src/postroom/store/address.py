@@ -11,6 +11,7 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from .. import own_file
 from ..errors import BadStore, Invalid
 from ..model.values import passes
 
@@ -104,19 +105,12 @@ def open_store(
 
 def _write_mark(folder: str, layout: str) -> None:
     """Write the layout's name beside the index; the next opener does so if that folder was deleted."""
-    with (
-        suppress(FileNotFoundError),
-        open(_mark(folder), "w", encoding="ascii", opener=_open_private) as file,
-    ):
-        file.write(f"{layout}\n")
+    with suppress(FileNotFoundError):
+        own_file.write(_mark(folder), None, f"{layout}\n", 0o600)
 
 
 def _mark(folder: str) -> str:
     return os.path.join(folder, ".postroom", "layout")
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _check_layout(folder: str, layout: str) -> bool:

@@ -7,7 +7,6 @@ commit of a verb that other commands have, too. An idle inbox sleeps, and writes
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import closing, suppress
 from itertools import takewhile
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from ... import own_file
 from ...clock import SystemClock
 from ...core.verb import seconds_to_sleep
 from ...environment import state_folder
@@ -37,6 +37,7 @@ from .screen import Keyboard, extent, frame
 from .state import GONE, Do, Edit, InboxState, Leave, Open
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ...mailbox import Mailbox
@@ -100,12 +101,9 @@ class Drafts:
         """Write a draft atomically, for its owner alone."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         place = self.place(draft)
-        fresh = place.with_suffix(".new")
-        opened = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(opened, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
+        own_file.write(str(place), None, text, 0o600)
         self._kept[draft] = text
-        return fresh.replace(place)
+        return place
 
 
 # -- one entry whole: its letter, and the earlier letters of its thread

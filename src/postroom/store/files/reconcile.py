@@ -464,9 +464,11 @@ class Reconciler:
     def _delivery_of(self, parsed: ParsedFile, number: int, written: datetime) -> Delivery:
         kinds = {recipient.address: recipient.kind for recipient in parsed.message.recipients}
         opened = open_delivery(parsed.message, parsed.mailbox, kinds.get(parsed.mailbox, "to"), written)
-        # A random revision, so that a delivery read from a former index cannot be moved in this one.
-        revision = 1 + int.from_bytes(os.urandom(4))
-        return self._with_state(replace(opened, number=number, revision=revision), parsed)
+        return self._with_state(replace(opened, number=number, revision=self._first_revision()), parsed)
+
+    def _first_revision(self) -> int:
+        """Return a random revision, so that a delivery read from a former index cannot be moved in this one."""
+        return 1 + int.from_bytes(os.urandom(4))
 
     def _mailbox_of(self, file: ChangedFile, parsed: ParsedFile) -> int:
         """Return the number of the mailbox that a file lies in, and introduce mailbox and sender."""

@@ -344,11 +344,17 @@ class FileStore(SqliteStore):
         )
         # Another index than the one this store knew: what the old one had noted must be compared again.
         if self._index not in {(), opened.identity()}:
-            # Another process may have written files and noted them in the deleted index; the new one, or one that
-            # lost its log, may not have them.
-            self._watcher.put_back(dict.fromkeys(self._tree.folders()))
+            self._recheck_everything()
         self._index = opened.identity()
         return opened
+
+    def _recheck_everything(self) -> None:
+        """Have every folder compared again after the index was replaced.
+
+        Another process may have written files and noted them in the deleted index; the new one, or one that lost
+        its log, may not have them.
+        """
+        self._watcher.put_back(dict.fromkeys(self._tree.folders()))
 
     if TYPE_CHECKING:
 
