@@ -44,16 +44,22 @@ if TYPE_CHECKING:
     from .durable import Stamp
 
 
-class CreateFile(Struct, tag="Create", kw_only=True):
-    """The step that writes the file of a new letter."""
+class FileStep(Struct, kw_only=True):
+    """A step that leaves a letter file in this folder, or takes it out of there."""
 
     folder: str
     name: str
-    content: bytes
 
     @property
     def folders(self) -> tuple[str, ...]:
+        """The folders to sync after it; the one that gets a file comes first."""
         return (self.folder,)
+
+
+class CreateFile(FileStep, tag="Create", kw_only=True):
+    """The step that writes the file of a new letter."""
+
+    content: bytes
 
     def do(self, *, durable: bool) -> Stamp:
         files_durable.make_folder(self.folder)
@@ -63,11 +69,9 @@ class CreateFile(Struct, tag="Create", kw_only=True):
         _unlink(f"{self.folder}/{self.name}")
 
 
-class RewriteFile(Struct, tag="Rewrite", kw_only=True):
+class RewriteFile(FileStep, tag="Rewrite", kw_only=True):
     """The step that writes a letter file with a new state, maybe in another folder. One copy always exists."""
 
-    folder: str
-    name: str
     content: bytes
     former: str  # the folder that holds the file before this step
     was: bytes = b""  # the content before this step, for `undo`
@@ -97,11 +101,9 @@ class RewriteFile(Struct, tag="Rewrite", kw_only=True):
             _unlink(f"{self.folder}/{self.name}")
 
 
-class MoveFile(Struct, tag="Shift", kw_only=True):
+class MoveFile(FileStep, tag="Shift", kw_only=True):
     """The step that moves a letter file to another folder, unchanged."""
 
-    folder: str
-    name: str
     former: str
 
     @property
@@ -122,15 +124,8 @@ class MoveFile(Struct, tag="Shift", kw_only=True):
             files_durable.rename_new(f"{self.folder}/{self.name}", f"{self.former}/{self.name}")
 
 
-class RemoveFile(Struct, tag="Remove", kw_only=True):
+class RemoveFile(FileStep, tag="Remove", kw_only=True):
     """The step that deletes a letter file. It cannot be undone, so it comes last."""
-
-    folder: str
-    name: str
-
-    @property
-    def folders(self) -> tuple[str, ...]:
-        return (self.folder,)
 
     def do(self, *, durable: bool) -> None:  # noqa: ARG002
         _unlink(f"{self.folder}/{self.name}")
