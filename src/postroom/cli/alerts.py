@@ -30,7 +30,7 @@ from .answer import Answer
 from .command import LIMIT, WHOLE, Option, command
 from .context import note, note_unknown
 from .errors import NOT_NOW, NOTHING, OK, Usage
-from .output import ago, cut, hint, listing, one_line, says, secret
+from .output import cut, hint, listing, one_line, says, secret
 from .read import FOR_EVER
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ alerts_view = listing(
         "FROM": "letter.from",
         "ABOUT": "letter.subject",
         "TRIES": "tries",
-        "WHEN": lambda screen, alert: ago(alert["at"], screen.now),
+        "WHEN": "at",
         "WHY": "why",
     },
     "No rings were given up.",

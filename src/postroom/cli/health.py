@@ -132,10 +132,6 @@ def _span(name: str) -> Column:
     return lambda _, one: _seconds(one[name])
 
 
-def _ago(name: str) -> Column:
-    return lambda screen, one: ago(one[name], screen.now)
-
-
 _tally = record(
     {
         "Mailbox": "mailbox",
@@ -279,7 +275,7 @@ _board = page(
         "waits",
         "Who waits for whom",
         {
-            "SINCE": _ago("since"),
+            "SINCE": "since",
             "WHAT": "what",
             "WHO": "asker",
             "FOR": "waits_for",
@@ -306,9 +302,9 @@ _board = page(
     _boarded(
         "alerts",
         "Alerts that were given up",
-        {"WHEN": _ago("at"), "MAILBOX": "mailbox", "WAY": "way", "WHY": "why"},
+        {"WHEN": "at", "MAILBOX": "mailbox", "WAY": "way", "WHY": "why"},
     ),
-    _boarded("links", "Links that are down", {"SYSTEM": "system", "SINCE": _ago("since"), "WHY": "reason"}),
+    _boarded("links", "Links that are down", {"SYSTEM": "system", "SINCE": "since", "WHY": "reason"}),
 )
 
 
@@ -376,7 +372,7 @@ _parts = page(
     ),
     listing(
         "tries",
-        {"MAILBOX": "mailbox", "WHEN": _ago("at"), "HOLDER": "holder", "REASON": "reason"},
+        {"MAILBOX": "mailbox", "WHEN": "at", "HOLDER": "holder", "REASON": "reason"},
         drop=("HOLDER",),
     ),
     listing(
@@ -399,7 +395,7 @@ def trace(screen: Screen, data: Data) -> str:
     parts = {
         "stops": data["stops"],
         "events": [
-            {"mailbox": stop["mailbox"], "at": ago(at, screen.now), "what": what, "how": how}
+            {"mailbox": stop["mailbox"], "at": at, "what": what, "how": how}
             for stop in data["stops"]
             if stop["rings"] or stop["sights"] or stop["done_at"]
             for at, what, how in sorted(

@@ -320,7 +320,7 @@ def _shown(screen: Screen, one: Mapping[str, Any], column: Column) -> str:
         value = value[step]
     if value is None:
         return ""
-    if column.endswith("_at"):
+    if column.endswith("_at") or column in {"at", "since"}:
         return ago(value, screen.now)
     if isinstance(value, int):
         return f"{value:,}"
