@@ -174,11 +174,11 @@ def test_what_ended_a_month_ago_is_forgotten(state: Path) -> None:
 
 
 def test_a_note_that_cannot_be_written_leaves_nothing_behind(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> int:
+    def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     keep(session("1", "shop"))
-    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(os, "fchmod", full)
     with pytest.raises(OSError, match="No space"):
         keep(session("1", "other"))
     monkeypatch.undo()
