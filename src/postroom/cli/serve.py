@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from .. import __version__, own_file
 from ..app import app, unit
@@ -33,6 +34,7 @@ from .output import facts, listing, one_line, record, says
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from ..app.options import Options
     from .answer import Screen
     from .context import Context
 
@@ -110,7 +112,7 @@ def run_serve(context: Context) -> Iterator[Answer]:
     app.start(chosen.log_level)
 
     def report(where: dict[str, Any]) -> None:
-        view = partial(_open, lacks_http=bool(chosen.host) and where["http"] is None)
+        view = partial(_open, chosen=chosen)
         sys.stdout.write(Answer(context.name, where, view).text(context.screen))
         sys.stdout.flush()
 
@@ -119,19 +121,21 @@ def run_serve(context: Context) -> Iterator[Answer]:
     return iter(())
 
 
-def _open(screen: Screen, data: Mapping[str, Any], *, lacks_http: bool) -> str:
+def _open(screen: Screen, data: Mapping[str, Any], *, chosen: Options) -> str:
     places = (("HTTP", "http"), ("MCP", "mcp"), ("MAP", "map"), ("Inbox files", "inboxes"))
     pairs = [("Room", whole_address(data["room"])), ("Known as", data["system"])]
     pairs += [("Socket", path) for path in data["sockets"]]
     pairs += [(name, data.get(key) or "") for name, key in places]
     if data.get("map_link"):
         pairs.append(("Links to", f"{data['map_link']} (the log says when the link is up)"))
-    if lacks_http:
+    if chosen.host and data["http"] is None:
         pairs.append(("HTTP", f"off; it needs the extra: {how_to_install('serve')}"))
-    return "The post room is open. Ctrl-C closes it.\n\n" + facts(screen, pairs) + _next(data) + _paste(data)
+    return (
+        "The post room is open. Ctrl-C closes it.\n\n" + facts(screen, pairs) + _next(data, chosen) + _paste(data)
+    )
 
 
-def _next(data: Mapping[str, Any]) -> str:
+def _next(data: Mapping[str, Any], chosen: Options) -> str:
     """Return what to type in another terminal, in any folder. A room in memory cannot be reached so."""
     if data["room"].startswith("memory:"):
         return ""
@@ -142,17 +146,16 @@ def _next(data: Mapping[str, Any]) -> str:
 
     lines = [line("send bob --as ann --body Hello"), line("check --as bob")]
     if data.get("http"):
-        lines += [line("tokens create --agent carl"), _curl(_from_here(data["http"])), line("check --as ann")]
+        lines += [line("tokens create --agent carl"), _curl(data["http"], chosen), line("check --as ann")]
     return "\nIn another terminal, type:\n" + "".join(f"  {line}\n" for line in lines)
 
 
-def _from_here(url: str) -> str:
-    """Replace the address 0.0.0.0 by a place for the host's name, which its certificate holds."""
-    return url.replace("//0.0.0.0", "//THIS-HOST").replace("//[::]", "//THIS-HOST")
-
-
-def _curl(url: str) -> str:
+def _curl(url: str, chosen: Options) -> str:
     """Return a command that sends a letter by HTTP, as the agent of the token."""
+    if chosen.certificate:
+        # A certificate holds names and not the address at which we listen; often nobody else has signed it.
+        name = chosen.names[0].partition(":")[0] if chosen.names else "THIS-HOST"
+        url = f"--cacert {quote(os.path.abspath(chosen.certificate))} https://{name}:{urlsplit(url).port}"
     call = '{"to": "ann", "body": "Hello by HTTP"}'
     text = "-H 'Authorization: Bearer THE-TOKEN' -H 'Content-Type: application/json'"
     return f"curl {url}/v1/send {text} -d '{call}'"

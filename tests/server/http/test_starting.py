@@ -206,7 +206,7 @@ def test_who_listens_everywhere_is_called_by_a_name(tmp_path: Path) -> None:
     shell = Shell(tmp_path, durable=False)
     assert shell.run("token", "create", "--agent", "carl").code == 0
     message = banner(shell, "--http", "0.0.0.0:0", "--tls-cert", str(certificate), "--tls-key", str(key))
-    assert "curl https://THIS-HOST:" in message and "curl https://0.0.0.0" not in message
+    assert "https://THIS-HOST:" in message and "--cacert /" in message and "curl https://0.0.0.0" not in message
 
 
 def test_without_the_extras_it_says_how_to_get_them(tmp_path: Path) -> None:
