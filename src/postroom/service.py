@@ -110,6 +110,7 @@ class Service:
 
     def stop(self) -> None:
         """Claim nothing more, and finish what is in hand; said twice, release what is in hand. From any thread."""
+        # From a signal handler or another thread: only this call of a loop is safe there.
         with suppress(RuntimeError):  # the loop is closed: it is over already
             self._loop.call_soon_threadsafe(self._stop)
 
@@ -122,10 +123,13 @@ class Service:
             chores = [asyncio.create_task(one) for one in (self._renew(), self._end_with_program())]
             try:
                 await self._claim_and_handle()
+                # What is in hand gets its time; a second stop ends that time at once.
                 if self._in_hand:
                     finished = asyncio.gather(*self._in_hand, return_exceptions=True)
                     await self._first_of(self._hurried, finished, seconds=self._grace)
             finally:
+                # A handler that is cancelled here gives its letter back (`_handle`), so that nobody waits for
+                # the lease.
                 for task in (*self._in_hand, *chores):
                     task.cancel()
                 await asyncio.gather(*self._in_hand, *chores, return_exceptions=True)
@@ -155,6 +159,7 @@ class Service:
                 await self._first_of(self._stopping, seconds=pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
                 continue
+            # Not while a letter is in hand: its answer may bring the next one.
             if not claimed and self._timeout is not None and not self._in_hand:
                 return
             for work in claimed:
@@ -172,6 +177,7 @@ class Service:
             await self._first_of(self._stopping, claiming)
             return claiming.result() if claiming.done() else []
         finally:
+            # The claim may commit while it is cancelled. The wait lets it give those letters back.
             if not claiming.done():
                 claiming.cancel()
                 await asyncio.wait([claiming])
@@ -198,6 +204,8 @@ class Service:
 
     async def _settle(self, work: AsyncWork, settle: Callable[[], Awaitable[object]]) -> None:
         """Settle the letter unless its handler did; again while the store fails, as long as the lease is kept."""
+        # The handler has run: if its result were dropped because the store is busy, the work would be done
+        # twice.
         pause = FIRST_PAUSE
         while not work.is_settled:
             try:
@@ -271,6 +279,7 @@ def _signals() -> Iterator[None]:
         yield
         return
     for number, usual in ((signal.SIGTERM, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+        # A program with handlers of its own keeps them, and calls `stop` itself.
         if signal.getsignal(number) is usual or signal.getsignal(number) == usual:
             _usual_handlers[number] = signal.signal(number, _stop_all)
     _depth += 1
@@ -278,6 +287,7 @@ def _signals() -> Iterator[None]:
         yield
     finally:
         _depth -= 1
+        # Services may be nested; only the outermost one puts the handlers back.
         while not _depth and _usual_handlers:
             signal.signal(*_usual_handlers.popitem())
 

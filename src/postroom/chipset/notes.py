@@ -94,6 +94,8 @@ class Notes:
             return self._append(note, home)
 
     def _append(self, note: Note, home: str) -> Note:
+        # The name of a note is its time, and the latest name is the latest note: a clock set back must not hide
+        # it.
         names = self._folder.names(HANDOFF, home)
         time = after(self._clock.now().wall, time_in_name(names[-1]) if names else None)
         while True:
@@ -200,6 +202,7 @@ class Nudges:
         sender, message = check_agent(sender, "from"), check_text(message, "message", LONGEST)
         home = self._home(to)
         with self._folder.lock():
+            # Later than the one before, whatever the clock says: else `unhandled` would take it for handled.
             last = self.latest(to)
             nudge = Nudge(
                 sender=sender,
@@ -221,6 +224,7 @@ class Nudges:
         try:
             fields = self._folder.read(NUDGE, home, SLOT)
             return None if fields is None else _nudge_in(fields)
+        # A slot holds one nudge, and the next replaces it: a broken one heals itself.
         except Unreadable as broken:
             _log.warning("no nudge for %s: %s", agent, broken.message)
             return None

@@ -316,6 +316,7 @@ class Courier:
         link = self._link
         while True:
             await link.has_mail.wait()
+            # Before the look, so that a letter that comes meanwhile sets it again.
             link.has_mail.clear()
             try:
                 while (connection := link.connection) is not None and link.waiting:
@@ -484,6 +485,8 @@ class Courier:
         """Carry out what the rules say for each recipient; one without a result is kept by the peer."""
         steps: list[tuple[Found, Result, Step]] = []
         for queued, results in answered:
+            # Before anything is recorded: if recording fails, the letter goes again, and must not count as cut
+            # off.
             del send_round.unanswered[queued.key]
             for found, target in zip(queued.found, queued.envelope.targets, strict=True):
                 result = results.get(target.agent, _KEPT)
@@ -493,6 +496,7 @@ class Courier:
                     send_round.hold(queued)
                 send_round.moved += step is not Step.STAY
         kept = [found.delivery for found, _, step in steps if step is Step.SETTLE]
+        # All that one answer confirms in one commit: one sync for many letters.
         if kept:
             await self._record_kept(kept)
         for found, result, step in steps:

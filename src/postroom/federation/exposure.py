@@ -117,6 +117,7 @@ class CardWatch:
             self._cursor = current_cursor(self._core, OWNER)
             return True
         self._cursor = found.cursor
+        # A full slice may hide a card behind it: one look too many costs less than an agent that nobody sees.
         return any(change.kind == CARD for change in found.changes) or len(found.changes) == SLICE
 
 
@@ -133,6 +134,7 @@ def note(core: Core, system: str, params: Any) -> bool:
     peer = peers.peer(core, system)
     if peer is None or not isinstance(params, dict) or not isinstance(params.get("agents"), list):
         return False
+    # Outside of the commit: what a peer writes may be long, and other writers wait for a plan.
     result = _read(core, peer, params)
 
     def plan() -> tuple[list[Write], bool]:

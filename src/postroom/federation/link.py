@@ -209,6 +209,8 @@ class Link:
 
     def join(self, connection: PeerConnection) -> None:
         """Add a connection. An older one that the same side opened is lost, though we may not have noticed yet."""
+        # Both sides may dial at once. Each keeps one connection of either direction, so neither ends the one
+        # that the other has chosen.
         for other in [one for one in self._connections if one.is_dialled == connection.is_dialled]:
             self._connections.remove(other)
             # First the calls, which are repeated on the new connection; closing may take its time.
@@ -260,6 +262,7 @@ class Link:
         await self._change.wait()
 
     def _notify_change(self) -> None:
+        # Everybody who waits is woken once, and the next ones wait for an event of their own.
         self._change.set()
         self._change = asyncio.Event()
 
@@ -293,6 +296,8 @@ async def ping(link: Link, here: str) -> dict[str, Any]:
     `here`: our own system name.
     """
     if link.connection is None and (link.peer.is_dialled or link.peer.place):
+        # A try counts as soon as it fails, so that a peer that is down is reported at once and not after
+        # PATIENCE.
         before = link.tries
         link.retry_now()
         with suppress(TimeoutError):

@@ -67,6 +67,7 @@ class MountedRoom:
 
     def check(self) -> None:
         """Raise StoreFailing if the folder was removed or replaced."""
+        # By device and inode: another folder that was put at the same path has other mail.
         if _identity(self._place) != self._was:
             raise StoreFailing(f"{self._place} is gone, or was replaced", field="place")
 

@@ -151,6 +151,7 @@ class PeerHandler:
             return {"disconnected": True}
         if run is None:
             raise NotAllowed(f"{name} is nothing that a peer may ask", field="method")
+        # Many letters make one long commit. On a thread of their own, single letters pass between two of them.
         kind = Schedule.LARGE if "envelopes" in params else Schedule.WRITE
         return await self._submit(partial(run, params), kind)
 
@@ -223,12 +224,14 @@ class PeerHandler:
     def _remember(self, envelope: Envelope, verdicts: list[TargetOutcome]) -> None:
         for verdict in verdicts:
             mark = (envelope.message.id, fold(verdict.target.agent))
+            # The letter itself has come again: whatever became of it, it holds nobody back by its old mark.
             self._held.pop(mark, None)
             if verdict.problem is None:
                 self._link.taken += 1
             # It comes again, so what follows it waits (G7). After a final refusal the next letters may go.
             elif verdict.problem.temporary:
                 self._held[mark] = None
+        # What is forgotten here may be overtaken (G7), and is never lost.
         while len(self._held) > MOST_HELD:
             del self._held[next(iter(self._held))]
 

@@ -122,6 +122,7 @@ def wait_for_mail(access: Access, call: HookCall, seconds: float) -> Iterator[di
     with alone(session) as is_alone:
         if not is_alone:
             return
+        # Opened once for all the days of the session; each wait uses the same connection.
         alerts = _alerts_of(access, session)
         end_with_host(session)
         alert = _wait(alerts, session, seconds)
@@ -159,6 +160,7 @@ def _wait(alerts: AlertSource, session: Session, seconds: float) -> Rung | None:
         return True
 
     def put_in_queue(alert: Rung) -> bool:
+        # The text is visible to every user of the machine, so it holds no word of the letter.
         if why := queue(session, ring_in_public(alert)):
             with suppress(Busy, OSError):  # an alert is only a hint: the mail stays unread
                 alerts.alert_failed(session.host, alert.ids, why)
@@ -205,6 +207,7 @@ class SessionHook:
         is_saved_anew = is_new and session.is_kept
         if is_saved_anew or self._moment == START:
             source.register(variable("INBOX_AGENT_NAME"), self._dialect.program)
+            # Before the mail is shown: whoever sends now sees the agent as present.
             source.stay()
         with session.in_turn():
             self._catch_up(session)
@@ -298,6 +301,7 @@ class SessionHook:
         end_waiter(session)
         if text_of(self._call.host_input, "reason") == CLEAR:
             return  # the next session of this process continues with the same agent
+        # One agent may be shown in two windows. It leaves the room with the last of them.
         others = [one for one in all_sessions() if not one.is_same(session) and one.is_live]
         if any(fold(one.agent) == fold(session.agent) for one in others):
             return

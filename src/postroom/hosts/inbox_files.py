@@ -248,6 +248,7 @@ class InboxFileWriter:
         if self._number < 0:
             self._number = self._load_cursor(now)
         while self._number < now.number:
+            # Only up to the cursor read above: a letter that comes meanwhile has its own notification.
             until = min(self._number + SLICE, now.number)
             news = Query(
                 states=_OPEN, unread_only=True, shown_only=True, after=self._number, until=until, order="age"
@@ -259,6 +260,7 @@ class InboxFileWriter:
             for name, letters in by_name.items():
                 self._write_agent(name, letters)
             self._number = until
+            # After the lines: a crash in between writes some of them twice, and never none.
             if self._is_kept:
                 self._save_cursor(Cursor(now.store, now.epoch, until))
 

@@ -65,6 +65,7 @@ def host() -> Process | None:
 
     If a person runs the hook by hand, the host is their shell: the programs above it run other windows, too.
     """
+    # A person at a terminal: the nearest ancestor is the shell, and the session lives as long as it.
     if is_played():
         return next(iter(ancestors()), None)
     return next((one for one in ancestors() if one.name.lstrip("-") not in _SHELLS), None)
@@ -81,6 +82,7 @@ def _in_proc(pid: int) -> Process | None:
             stat = file.read()
     except OSError:
         return None
+    # The name stands in brackets and may itself hold brackets and spaces: the last bracket ends it.
     before, _, after = stat.rpartition(b")")
     words = after.decode("ascii").split()
     if words[0] in _ENDED:
@@ -89,6 +91,7 @@ def _in_proc(pid: int) -> Process | None:
         name = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
     except OSError:  # the process of another user
         name = before.partition(b"(")[2].decode("utf-8", "replace")
+    # Word 19 is the start time in clock ticks: with it, a number that was given out again is another process.
     return Process(pid, words[19], int(words[1]), name)
 
 
@@ -192,6 +195,7 @@ class Session:
         self.holds = self.holds if holds is None else min(holds, MOST_HOLDS)
         if not self.is_kept:
             return
+        # Never created here: a file that was swept away meanwhile must not come back half written.
         file = os.open(self.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             # In place, by one write: all states have four letters, so the head always has the same length.
@@ -302,6 +306,7 @@ def session_around_us() -> Session | None:
     if not running:
         return None
     for process in ancestors():
+        # With the start time: a process number alone may by now be another program's.
         if found := [one for one in running if (one.pid, one.began) == (process.pid, process.began)]:
             return _one_of(found)
     return None

@@ -62,6 +62,7 @@ def queue(session: Session, text: str) -> str:
         try:
             result = running.communicate(timeout=SECONDS)[1].decode("utf-8", "replace")
         except subprocess.TimeoutExpired:
+            # The whole group: the npm package of Codex is a script whose child would go on.
             os.killpg(running.pid, signal.SIGKILL)
             return f"codex queue did not end in {SECONDS:g} s"
     why = " ".join(result.split())[-_LONGEST_COMPLAINT:]
@@ -113,12 +114,15 @@ def wait(
 
     def may_alert() -> bool:
         found = _current(session)
+        # A turn that was interrupted ends without a hook, so its state says BUSY for ever: silence ends it, too.
         return found.turn != BUSY or abs(now() - found.heard_at) > SILENCE  # abs: the clock may be set back
 
     end = time.monotonic() + seconds
     with suppress(Over):
         while (left := end - time.monotonic()) > 0:
             try:
+                # In pieces of BEAT seconds: in between we see that the session ended, and say that the agent is
+                # still here.
                 rung = alerts.wait_for_alert(session.host, min(left, BEAT), may_alert=may_alert)
             except Busy:  # the mail stays unread; try again later
                 rung = None
@@ -156,6 +160,7 @@ def alone(session: Session) -> Iterator[bool]:
     """Take the waiter's lock; yield whether we are the only waiter. The lock ends with this process."""
     file = os.open(session.waiter_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
+        # The kernel frees the lock when this process dies, however it dies: no waiter is kept out by a dead one.
         flock(file, LOCK_EX | LOCK_NB)
     except BlockingIOError:
         yield False
@@ -201,4 +206,5 @@ def _end_after(process: int) -> None:
     gone = poll()
     gone.register(process, POLLIN)
     gone.poll()
+    # Not sys.exit: this is not the main thread, and the main thread may be asleep in the store for minutes.
     os._exit(0)

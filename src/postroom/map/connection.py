@@ -396,6 +396,7 @@ class MapConnection:
         """Write the card of an agent, take it from the connection that had it, and begin to deliver its mail."""
         name = request.agent_id or ""  # never empty here
         request.owner = self.participant
+        # Without a proof, nobody gets an agent that is only away: its mail waits for it (G8).
         if self.is_anonymous and name not in self._reclaimed:
             self.server.check_not_away(name)
         # Reserved before the card is written: two connections that register one name at once must not both get
@@ -416,6 +417,7 @@ class MapConnection:
         if self.server.connection_of(name) is None:
             # The connection that had it ended meanwhile, and recorded that the agent is away.
             self.server.beat(name, self.principal_of(name))
+        # Only now, when its card is written: the connection that had it goes on delivering its mail until here.
         self.server.take(name, self)
         self.remember()
         if name not in self._deliveries:

@@ -94,6 +94,7 @@ class LinkSender:
             names = [
                 name for name in ListMailboxes().run(self._core, OWNER) if self._is_linked_mailbox(name, system)
             ]
+            # One letter is enough to know that there is work; the sender claims them in order.
             waits = partial(Query, states=(State.UNREAD,), limit=1)
             return {name for name in names if find_letters(self._core, waits(mailbox=name))}
 

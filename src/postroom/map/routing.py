@@ -192,6 +192,7 @@ def above(parents: dict[str, str | None], name: str, depth: int | None) -> Itera
 
 def below(children: dict[str, list[str]], name: str, depth: int | None) -> Iterator[str]:
     """Yield descendants, level by level; a cycle is walked once."""
+    # Cards say who their parent is, so a cycle is only two registrations away.
     seen, level, far = {name}, [name], 0
     while level and (depth is None or far < depth):
         level = [child for one in level for child in children.get(one, ()) if child not in seen]
@@ -285,6 +286,7 @@ class Replay(ForeignVerb, kw_only=True):
         cursor = _earliest(core, now) if id is None else replace(now, number=number - 1)
         results: list[dict[str, Any]] = []
         is_past = id is None
+        # Bounded: a filter that matches nothing would otherwise read the whole history for one call.
         for _ in range(MOST_LOOKED_AT // SLICE):
             found = GetChanges(since=str(cursor), limit=SLICE).run(core, OWNER)
             for event in events(principal, LoadedChanges(core, found.changes, found.cursor)):

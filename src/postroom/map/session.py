@@ -181,6 +181,7 @@ class Session:
         """Return what one message asks for; None: nothing, and no answer is due."""
         if self.state is State.CLOSED:
             return None
+        # JSON-RPC has batches; MAP excludes them, and an SDK that sent one would wait for a list.
         if isinstance(value, list):
             return failure(None, INVALID_REQUEST, "MAP has no batches: one message in each frame")
         if is_answer(value):
@@ -267,11 +268,13 @@ def unsound(raw: bytes | str, why: PostroomError, limits: Limits) -> dict[str, A
 
 def _id_in(raw: bytes | str) -> str | int | None:
     try:
+        # Not our own reader, which has refused this text: here only the id counts, whatever else is in it.
         value = json.loads(raw)
     except (ValueError, RecursionError):
         return None
     call = protocol.read_call(value)
     id = value.get("id") if isinstance(call, protocol.Call) else None
+    # What is sent back to the client is a number, or text without control characters.
     return id if isinstance(id, int) or (isinstance(id, str) and id.isprintable()) else None
 
 

@@ -249,6 +249,7 @@ def register(core: Core, name: str, card: Any) -> None:
 
     def plan() -> tuple[list[Write], None]:
         names.check_not_moved(core, name, "agent_id")
+        # In one commit with its guard: between the two, the old allow list would judge mail for the new agent.
         held = find_record(core, CARD, name)
         writes = [
             put_record(CARD, name, written, held),
@@ -419,6 +420,7 @@ class MailboxManager:
     def mark_processed(self, agent_id: str, filename: str) -> None:
         """Move a mail to `processed/`. A mail that is no longer in the inbox is left alone."""
         name = check_agent(agent_id, "agent_id")
+        # The name becomes part of a path, and comes from a program that a model may have written.
         if not isinstance(filename, str) or not _FILE.fullmatch(filename):
             raise Invalid(
                 f"{filename!a} is not a mail's file name", field="filename", hint="use a _filename from poll"

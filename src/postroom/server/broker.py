@@ -239,6 +239,7 @@ class Broker:
         if principal.token is not None:
             self._start_watching()
             self._token_holders.setdefault(principal.token, {})[caller] = expel
+            # Watched first, then checked: a revocation in between is seen by one of the two (G8).
             self._check_tokens({principal.token})  # it may have been revoked since it was shown
 
     def update_rights(self, caller: Any) -> None:
@@ -304,6 +305,7 @@ class Broker:
 
     def look(self) -> None:
         """Send what changed since the last look: one slice of it; the rest in the next round of the event loop."""
+        # A round of the loop shares what it has loaded; the next one must see later changes.
         self._batches.clear()
         if not self._by_caller and not self._token_holders:
             return
@@ -311,6 +313,7 @@ class Broker:
         try:
             changes, after = self._store.changes(self._cursor, self._slice)
             if changes:
+                # Before any event goes out: a revoked token must not see this change (G8).
                 self._check_tokens({c.key for c in changes if c.kind == TOKEN and c.key is not None})
                 self._dispatch(changes, after)
         except Resync:
@@ -323,6 +326,7 @@ class Broker:
         if changes:
             self._cursor = after
             self._adapt_slice(len(changes), self._loop.time() - began)
+            # Not in a loop here: between two slices other callers are served.
             self._loop.call_soon(self.look)
 
     def _adapt_slice(self, seen: int, seconds: float) -> None:

@@ -170,6 +170,8 @@ class Executor:
         self._is_closed = False
         self._all_done = asyncio.Event()  # set when nothing is under way any more after it was closed
         self._batches: SimpleQueue[list[Job] | None] = SimpleQueue()
+        # One thread writes for all callers: commits wait for each other anyway, and together they share one
+        # sync.
         threading.Thread(target=self._write_batches, name="postroom-writing", daemon=True).start()
         self._pools = {
             kind: ThreadPoolExecutor(many, f"postroom-{kind.name.lower()}", _stay_on, (_ALL,))
@@ -263,6 +265,7 @@ class Executor:
         room stays open: its owner closes it.
         """
         self._is_closed = True
+        # First the jobs that wait, then the end of the queue: nothing is begun behind it.
         self._refuse_waiting()
         self._batches.put(None)
         for threads in self._pools.values():
@@ -359,6 +362,7 @@ class Executor:
         ready = deque(caller for caller in self._waiting if caller not in self._busy)
         while ready and len(batch) < MAX_BATCH:
             caller = ready.popleft()
+            # One job of each caller in turn: a caller with a thousand jobs delays nobody by more than one.
             line = self._waiting.pop(caller)
             batch.append(line.popleft())
             if line:
@@ -400,6 +404,7 @@ class Executor:
         except Exception as failure:  # boundary: whatever failed, no answer may claim what is not durable (G1)
             if not isinstance(failure, PostroomError):
                 log.exception("writes could not be made durable because of a bug")
+            # Each call has run, but none is safe: even those that succeeded are answered with the failure (G1).
             return [_not_durable(answer, failure) for answer in answers] or [failure] * len(batch)
         return answers
 

@@ -84,6 +84,7 @@ class LockFile:
     def take(self) -> str | None:
         """Lock the file. Return None, or the text of the process that holds it."""
         lock = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        # The kernel frees the lock with the process, however it dies: no file has to be removed by hand.
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -155,6 +156,7 @@ class SocketPath:
             raise BadStore(
                 f"{self.path} exists and is not a socket", field="socket", hint="choose another --socket"
             )
+        # An agent-inbox daemon does not take our lock. Its socket would be removed under its feet.
         if _is_served(self.path):
             text = f"another program serves {self.path} already"
             raise NameTaken(
@@ -220,6 +222,7 @@ class LineConnection(Connection, asyncio.Protocol):
         peer = transport.get_extra_info("socket")
         self._server.enter(self, peer.fileno())
         if not _is_same_user(peer):
+            # The mode of the socket keeps others out. This also holds where the file system knows no modes (G8).
             self._send([encode(socket_error(NotAllowed("this socket serves the user who runs the post room")))])
             transport.close()
             return
@@ -228,6 +231,7 @@ class LineConnection(Connection, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._running is not None:
+            # While more than MAX_WAITING lines wait, nothing is read: a client that only writes fills no memory.
             self._lines += self._splitter.feed(data)
             self._arrived.set()
             if len(self._lines) > MAX_WAITING or len(data) > MAX_PACKET:
@@ -235,6 +239,7 @@ class LineConnection(Connection, asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Answer the last lines though the client has closed its side of the connection."""
+        # `echo ... | nc -U` closes its side at once, and still waits for the answer.
         self._is_ended = True
         self._lines += self._splitter.last()
         self._watch_hangup()
@@ -311,6 +316,7 @@ class LineConnection(Connection, asyncio.Protocol):
 
     def _parse_first(self, line: bytes | None) -> Request | None:
         """Choose by the first line whether this connection speaks MAP from now on, and parse it."""
+        # MAP and our own words share one socket: the first line decides, so that clients need no second path.
         map_server = self._server.map_server
         map_connection = None if map_server is None else map_server.speak_lines(self, line)
         if map_connection is None:

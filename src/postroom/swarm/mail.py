@@ -189,6 +189,7 @@ def waiting(
     """Return the mail of an agent by priority, then age: unread letters, or all but old completed ones."""
     authorize(principal, "check", check_agent(agent_name, "agent_name"))
     moment = core.now()
+    # One member may have two spellings, bare and with its swarm; programs of the design read both.
     own, *others = places_of(agent_name)
     known = [place._replace(mailbox=as_known(core, place.mailbox)) for place in others]
     places = [own, *(place for place in known if _may(principal, "check", place.mailbox))]
@@ -223,6 +224,7 @@ def thread(core: Core, principal: Principal, thread_id: str) -> list[Found]:
         letters = perform(core, principal, threads.GetThread(thread=id_in(thread_id))).letters
     except Invalid:  # no thread can have this id
         return []
+    # The design knows one state per mail and not one per recipient: the first recipient's stands for all.
     found = [first for letter in letters if (first := _first(core, letter.id)) is not None]
     return sorted(found, key=lambda one: (one.message.created_at, one.delivery.number))
 

@@ -50,6 +50,7 @@ def resolve_link(path: str, within: str | None) -> str:
 
     A link that leads nowhere, or out of the folder `within`, is not followed: `look` refuses its path.
     """
+    # People keep settings in a repository and link to them: the target is written, and the link stays.
     real = os.path.realpath(path)
     is_out = within is not None and not real.startswith(f"{within}{os.sep}")
     return path if is_out or (real != path and not os.path.lexists(real) and _is_dangling(path)) else real
@@ -142,6 +143,7 @@ def carry_out(changes: Plan, root: str) -> None:
             if change.after is not None:
                 made += _make_folders(change.path, root)
                 drafts[change.path] = _write_draft(change.path, change.after, change.mode)
+        # All checks before the first rename: whatever is refused, every file is still as it was.
         for change in changes:
             _check_unchanged(change, root)
         for change in changes:
@@ -150,6 +152,7 @@ def carry_out(changes: Plan, root: str) -> None:
         for draft in drafts.values():
             with suppress(FileNotFoundError):
                 os.unlink(draft)
+        # The root itself is not ours to remove.
         below = {folder for folder in gone if folder.startswith(os.path.join(root, ""))}
         for folder in sorted({*below, *made}, key=len, reverse=True):
             with suppress(OSError):  # unless something is in it
@@ -174,6 +177,7 @@ def _write_draft(path: str, text: str, mode: int) -> str:
         with open(descriptor, "wb") as file:
             file.write(text.encode())
             file.flush()
+            # Of the file that it replaces: a settings file with tokens must not become readable to others.
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
     except OSError:

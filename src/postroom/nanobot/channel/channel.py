@@ -269,12 +269,14 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
 
     async def _finish_report(self, turn: Turn, at: float) -> None:
         """End a turn whose report was part of another answer to the person, unless nanobot queues it again."""
+        # Taken before the pause: what is said afterwards in that chat belongs to another turn.
         message = turn.last_message
         await asyncio.sleep(REQUEUE_WINDOW)
         if turn.queued_at <= at:
             await self._end_turn(turn, message)
 
     async def _end_turn(self, turn: Turn, message: OutboundMessage | None) -> None:
+        # What the event said stays: an old version's message may look like an answer although the turn failed.
         turn.failed = turn.failed or await self._has_failed(turn, message)
         if self.reception is not None:
             await self.reception.end_turn(turn.id)

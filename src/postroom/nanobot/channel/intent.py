@@ -248,6 +248,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def remember(core: Core, agent: str, letter: str, origin: Origin) -> None:
     """Store the origin of a letter, before the letter is sent: its answer may come at once."""
+    # With its time: an origin whose letter was never sent, because the process died, is deleted by age.
     now = core.now().wall
     value = replace(origin, at=now).to_record()
     change_record(core, SESSION, pair_key(agent, letter), Any, lambda _: value)
@@ -300,6 +301,7 @@ def _change(core: Core, agent: str, letter: str, change: Callable[[Origin], Orig
     """Change a stored origin in one commit. Return the new value, or None if nothing is stored."""
 
     def step(value: Any) -> Any:
+        # A record of another program is left as it is.
         origin = read(value)
         return value if origin is None else change(origin).to_record()
 
@@ -328,6 +330,7 @@ def has_open_requests(core: Core, agent: str, letter: str, but: str) -> bool:
 
 def forget_old(core: Core, agent: str) -> int:
     """Delete the origins of letters that got no answer in time; return their number."""
+    # Answers may come after days; what is older was lost with its sender.
     before = core.now().wall - KEPT
 
     def plan() -> tuple[list[Put], int]:

@@ -178,6 +178,7 @@ class Reception:
         poll = self.post.config.poll_interval
         while True:
             room = MOST_IN_HAND - self.post.turns.running
+            # Full: look again soon, as nothing wakes this loop when a turn ends.
             if room <= 0:
                 await asyncio.sleep(min(poll, 1.0))
                 continue
@@ -186,6 +187,7 @@ class Reception:
                 self._log.warning("mailbox: no mail could be claimed: {}", error_text(batch))
                 await asyncio.sleep(poll)
                 continue
+            # Within a batch, a sender whose first letter went back gets no later one in before it (G7).
             self._put_back.clear()
             for work in batch:
                 await self._process(work)
@@ -193,6 +195,8 @@ class Reception:
     async def _claim(self, count: int) -> list[AsyncWork]:
         poll = self.post.config.poll_interval
         now, replies = time.monotonic(), self.post.automatic.replies
+        # Letters over a rate limit are released and left alone until it is their time: claimed again at once,
+        # they would spin.
         self._held = {letter: sender for letter, sender in self._held.items() if replies.wait(sender, now)}
         busy = self.post.turns.peers_with(MOST_OF_ONE) | self._pace.waiting(now)
         if not busy and not self._held:

@@ -81,6 +81,8 @@ class RewriteFile(FileStep, tag="Rewrite", kw_only=True):
         return (self.folder,) if self.folder == self.former else (self.folder, self.former)
 
     def do(self, *, durable: bool, spare: str = "") -> Stamp:
+        # The new file first, then the old one goes: a crash in between leaves two copies, which recovery tells
+        # apart; never none.
         files_durable.make_folder(self.folder)
         if spare:
             stamp = files_durable.replace_using_spare(spare, self.folder, self.name, self.content, durable=durable)
@@ -140,6 +142,8 @@ Step = CreateFile | RewriteFile | MoveFile | RemoveFile
 def do_again(step: Step) -> None:
     """Complete a step after a crash, as far as it was not done. A file that was moved on since is left alone."""
     if isinstance(step, CreateFile):
+        # It was written before the crash. A file of that name is never another letter: `_create` chose a free
+        # one.
         with suppress(FileExistsError):
             step.do(durable=True)
     elif isinstance(step, (RewriteFile, MoveFile)):
