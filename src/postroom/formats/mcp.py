@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
     from ..core.messages import Receipt
     from ..core.tasks import FoundTask
+    from ..core.work import Settled
     from ..model.agent import Agent
     from ..model.message import Message
     from ..model.query import Found
+    from ..model.report import Trace
 
 
 def record(letter: Message, **more: Any) -> dict[str, Any]:
@@ -69,6 +71,18 @@ def counted(records: Iterable[dict[str, Any]], **more: Any) -> dict[str, Any]:
     """Return records of letters with their number."""
     shown = list(records)
     return {**more, "count": len(shown), "messages": shown}
+
+
+def trace_record(life: Trace) -> dict[str, Any]:
+    """Return a letter with what became of it."""
+    stops = [{"agentId": stop.mailbox, "state": str(stop.state)} for stop in life.stops]
+    return record(life.message) | {"recipients": stops, "replies": list(map(record, life.replies))}
+
+
+def settled(found: Settled) -> dict[str, Any]:
+    """Return the result of a tool that settles."""
+    messages = [{"id": one.message.id, "state": str(one.delivery.state)} for one in found.letters]
+    return {"messages": messages} | ({"replyId": found.receipts[0].id} if found.receipts else {})
 
 
 def agent_row(agent: Agent) -> dict[str, Any]:

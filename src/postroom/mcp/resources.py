@@ -12,7 +12,7 @@ from ..core import inbox, threads
 from ..core.stats import GetTrace
 from ..core.verb import perform, verb
 from ..errors import Busy, Resync
-from ..formats.mcp import counted, received, record
+from ..formats.mcp import counted, received, record, trace_record
 from ..server.protocol import ADDED
 from .tools import HostVerb
 
@@ -84,9 +84,7 @@ class ReadResource(ResourceVerb, kw_only=True):
         if kind == "thread":
             found = perform(core, principal, threads.GetThread(agent_id=me, thread=id)).letters
             return counted(map(record, found), thread=id)
-        life = self.trace(core, principal)
-        stops = [{"agentId": stop.mailbox, "state": str(stop.state)} for stop in life.stops]
-        return record(life.message) | {"recipients": stops, "replies": list(map(record, life.replies))}
+        return trace_record(self.trace(core, principal))
 
 
 @verb(PLACE, "agent_id, thread, since", registry=ADDED, action="check", writes=False)

@@ -19,7 +19,7 @@ from ..core.round_trip import Ask
 from ..core.verb import LOCAL, authorised, checked_mailbox, parameters, perform, set_parameters, snake, verb
 from ..errors import Invalid, NotAllowed, UnknownAgent
 from ..formats.inbox import far_agent_record
-from ..formats.mcp import agent_row, counted, read_content, received, record, sent, task_record
+from ..formats.mcp import agent_row, counted, read_content, received, record, sent, settled, task_record
 from ..model.message import DEFAULT_SCOPE
 from ..server.describe import kind_of
 from ..server.protocol import ADDED
@@ -459,9 +459,7 @@ class Ack(Tool, kw_only=True):
             if name != takes:
                 raise Invalid(f"does not go with {self.outcome}", field=name)
         settling, how = OUTCOMES[self.outcome], self.some("token", "reply", "reason", message_ids="ids")
-        found = perform(core, principal, settling(agent_id=self.mine(), **how))
-        settled = [{"id": one.message.id, "state": str(one.delivery.state)} for one in found.letters]
-        return {"messages": settled} | ({"replyId": found.receipts[0].id} if found.receipts else {})
+        return settled(perform(core, principal, settling(agent_id=self.mine(), **how)))
 
 
 @tool("search_mail", action="search", slow=True, writes=False)
