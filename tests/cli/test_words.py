@@ -308,7 +308,7 @@ def test_a_verb_is_a_command_without_a_line_of_the_command_line(shell: Shell) ->
     assert toy("toy-box", "--as", "ann").returncode == 64
     assert "toy-box" in toy("__complete", "--", "toy").stdout.split()
     assert "--limit" in toy("__complete", "--", "toy-box", "--l").stdout.split()
-    assert "toy-box" in toy("help", "all").stdout
+    assert "toy-box" in toy("help", "verbs").stdout
     hint = toy("toy-bxo").stderr
     assert "did you mean 'toy-box'?" in hint
 

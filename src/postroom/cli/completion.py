@@ -127,7 +127,7 @@ def _values(option: Option, last: str, words: Sequence[str]) -> list[str]:
     if option.complete == "files":
         return [FILES]
     if option.complete == "commands":
-        return _starting(last, [*_first_words(), "all", "options"])
+        return _starting(last, [*_first_words(), "all", "options", "verbs"])
     return _starting(last, _from_room(option.complete, words)) if option.complete else []
 
 

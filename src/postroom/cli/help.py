@@ -58,12 +58,20 @@ def contents(width: int) -> str:
     lines = [*_folded(_TITLE, width, ""), "", "USAGE", _USAGE, ""]
     for title, names in GROUPS.items():
         lines += [title.upper(), *_commands(names, width, room), ""]
-    alone = (_entry(one.name, one.summary, width, room) for one in verbs_alone())
-    lines += ["OTHER VERBS", *alone, ""]
     lines += _folded(
-        "postroom help COMMAND explains one; postroom help options what all have in common.", width, ""
+        "postroom help COMMAND explains one; postroom help options what all have in common; postroom help verbs"
+        " lists the verbs of the wire that have no place here, and are commands, too.",
+        width,
+        "",
     )
     return "\n".join(lines) + "\n"
+
+
+def others(width: int) -> str:
+    """Return the page of the verbs that are commands without a place on the page of all commands."""
+    alone = verbs_alone()
+    room = max(len(one.name) for one in alone)
+    return "\n".join(["OTHER VERBS", *(_entry(one.name, one.summary, width, room) for one in alone)]) + "\n"
 
 
 def common(width: int) -> str:
@@ -192,7 +200,7 @@ def _explained(command: Command | None, name: str, screen: Screen) -> Answer:
         return _page(manual(command, width), [command])
     if name in _PAGES:
         every = [command_of(name) for names in GROUPS.values() for name in names] if screen.json else []
-        return _page(_PAGES[name](width), every if name != "options" else ())
+        return _page(_PAGES[name](width), every if name in {"", "all"} else ())
     return _page(group(name, width), [command_of(f"{name} {word}") for word in below(name)])
 
 
@@ -201,7 +209,7 @@ def _page(text: str, commands: Sequence[Command]) -> Answer:
     return Answer("help", {"commands": plain, "text": text}, lambda _screen, _data: text)
 
 
-_PAGES = {"": overview, "all": contents, "options": common}
+_PAGES = {"": overview, "all": contents, "options": common, "verbs": others}
 
 
 @command(
