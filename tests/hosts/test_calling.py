@@ -75,7 +75,7 @@ class LooksTwice(Street):
 class Follows(Street):
     """A planted bug: goes where an answer leads."""
 
-    def _post(self, webhook: Webhook, headers: Any, body: bytes, line: webhooks.Line) -> Any:
+    def _post(self, webhook: Webhook, headers: Any, body: bytes, line: webhooks.CallConnection) -> Any:
         answer = super()._post(webhook, headers, body, line)
         location = answer.getheader("location")
         if location is None:

@@ -11,7 +11,7 @@ import pytest
 from postroom.errors import Refused
 from postroom.hosts.install import files
 from postroom.hosts.install.layouts import other_places
-from postroom.hosts.install.plan import Change, install_state
+from postroom.hosts.install.plan import FileChange, install_state
 from postroom.hosts.recipes import RECIPES
 from tests.hosts.places import HOSTS, Home
 
@@ -122,7 +122,7 @@ def test_what_a_host_writes_in_the_last_moment_stays(home: Home, monkeypatch: py
 
 
 def test_a_check_only_before_the_write_is_found_out(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    def blindly(_change: Change, _root: str) -> None: ...
+    def blindly(_change: FileChange, _root: str) -> None: ...
 
     monkeypatch.setattr(files, "_check_unchanged", blindly)
     assert "trusted" not in trusted_meanwhile(home, monkeypatch)

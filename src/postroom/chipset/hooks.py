@@ -48,7 +48,7 @@ class Status(StrEnum):
 AT_WORK = frozenset({Status.PENDING, Status.ACTIVE})  # there is something to do
 
 
-class Move(NamedTuple):
+class HookMove(NamedTuple):
     """One row of the transition table."""
 
     before: Status
@@ -60,12 +60,12 @@ class Move(NamedTuple):
 OWNER, MAYOR, DISPATCHER = "owner", "mayor", "dispatcher"
 _MAYORS, _OWNER = frozenset({MAYOR}), frozenset({OWNER})
 MOVES = (
-    Move(Status.EMPTY, Status.PENDING, frozenset({MAYOR, DISPATCHER}), "only the mayor (or a dispatcher)"),
-    Move(Status.PENDING, Status.ACTIVE, _OWNER, "only the owner"),
-    Move(Status.ACTIVE, Status.COMPLETED, _OWNER, "only the owner"),
-    Move(Status.COMPLETED, Status.EMPTY, _MAYORS, "the mayor, after checking the work"),
-    Move(Status.ACTIVE, Status.EMPTY, _MAYORS, "the mayor, to reassign"),
-    Move(Status.PENDING, Status.EMPTY, _MAYORS, "the mayor, to reassign"),
+    HookMove(Status.EMPTY, Status.PENDING, frozenset({MAYOR, DISPATCHER}), "only the mayor (or a dispatcher)"),
+    HookMove(Status.PENDING, Status.ACTIVE, _OWNER, "only the owner"),
+    HookMove(Status.ACTIVE, Status.COMPLETED, _OWNER, "only the owner"),
+    HookMove(Status.COMPLETED, Status.EMPTY, _MAYORS, "the mayor, after checking the work"),
+    HookMove(Status.ACTIVE, Status.EMPTY, _MAYORS, "the mayor, to reassign"),
+    HookMove(Status.PENDING, Status.EMPTY, _MAYORS, "the mayor, to reassign"),
 )
 TABLE = {(move.before, move.after): move for move in MOVES}
 

@@ -39,7 +39,7 @@ from .output import one_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ..hosts.install.plan import Change, Plan
+    from ..hosts.install.plan import FileChange, Plan
     from .answer import Screen
     from .context import Context
 
@@ -137,7 +137,7 @@ _IN_PROJECT = {
 }
 
 
-def plain_change(change: Change) -> dict[str, Any]:
+def plain_change(change: FileChange) -> dict[str, Any]:
     action = "made" if change.before is None else "removed" if change.after is None else "changed"
     return {"path": printable(change.path), "action": action, "diff": diff_of([change])}
 
@@ -277,7 +277,7 @@ class Installation:
             return None
         return found if found != plan else None
 
-    def shown(self, changes: Sequence[Change]) -> Iterator[Answer]:
+    def shown(self, changes: Sequence[FileChange]) -> Iterator[Answer]:
         """Show what would be done to a person who is asked next. Programs get it with the answer."""
         if not self._context.screen.json:
             view = partial(diff, self._own, " ".join(self._order.program))
@@ -305,11 +305,11 @@ class Installation:
             is_whole = not found.is_any and all(one["there"] for one in programs)
         return self.answer(outcome, code=OK if is_whole else NOTHING, programs=programs)
 
-    def answer(self, outcome: str, changes: Sequence[Change] = (), *, code: int = OK, **more: Any) -> Answer:
+    def answer(self, outcome: str, changes: Sequence[FileChange] = (), *, code: int = OK, **more: Any) -> Answer:
         view = partial(install_view, self._own)
         return Answer(self._context.name, self._data(outcome, changes) | more, view, code=code)
 
-    def _data(self, outcome: str, changes: Sequence[Change]) -> dict[str, Any]:
+    def _data(self, outcome: str, changes: Sequence[FileChange]) -> dict[str, Any]:
         data = {
             "host": self._order.host,
             "place": printable(self._layout.place),

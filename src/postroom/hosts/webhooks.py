@@ -121,7 +121,7 @@ class CallFailed(Exception):
     """A call that got no answer, with the reason in our own words."""
 
 
-class Line:
+class CallConnection:
     """The connection of one call. A thread uses it; the event loop may break it off."""
 
     def __init__(self) -> None:
@@ -167,7 +167,7 @@ class WebhookClient:
     async def call(self, webhook: Webhook, id: str, body: bytes, now: Callable[[], datetime]) -> Outcome:
         """Send a body, signed at the time of sending. Return the outcome; problems are never raised."""
         async with self._slots:
-            at, line = now(), Line()
+            at, line = now(), CallConnection()
             headers = signed_headers(webhook.secrets(at), id, int(at.timestamp()), body)
             try:
                 answer = await self._in_time(WHOLE, line, self._post, webhook, headers, body)
@@ -179,7 +179,7 @@ class WebhookClient:
                 await self._in_time(CLOSE_PATIENCE, line, _read_rest, answer)
             return outcome_of(answer.status, answer.getheader("retry-after", ""), now())
 
-    async def _in_time(self, seconds: float, line: Line, step: Callable[..., Any], *args: Any) -> Any:
+    async def _in_time(self, seconds: float, line: CallConnection, step: Callable[..., Any], *args: Any) -> Any:
         """Carry out a step of a call on a thread. Where it fails, or is broken off, its connection is closed."""
         at_work = self._threads.submit(step, *args, line)
         try:
@@ -190,7 +190,9 @@ class WebhookClient:
             at_work.add_done_callback(lambda _: line.close())
             raise
 
-    def _post(self, webhook: Webhook, headers: Mapping[str, str], body: bytes, line: Line) -> HTTPResponse:
+    def _post(
+        self, webhook: Webhook, headers: Mapping[str, str], body: bytes, line: CallConnection
+    ) -> HTTPResponse:
         target = read_target(webhook.url)
         connection = HTTPConnection(target.host)
         connection.sock = self._connect(target, line, allow_private=webhook.allow_private)
@@ -203,7 +205,7 @@ class WebhookClient:
             raise CallFailed(f"{target.host} broke off: its answer never came")
         return answer
 
-    def _connect(self, target: WebhookTarget, line: Line, *, allow_private: bool) -> socket.socket:
+    def _connect(self, target: WebhookTarget, line: CallConnection, *, allow_private: bool) -> socket.socket:
         """Connect to the first address that answers; all of them were checked before."""
         addresses, context = self._prepare(target, allow_private)
         why = CallFailed(f"{target.host} has no address")
@@ -247,7 +249,7 @@ def send(connection: HTTPConnection, target: WebhookTarget, headers: Mapping[str
     connection.request("POST", target.path, body, {**ours, **headers, "Connection": "close"})
 
 
-def _read_rest(answer: HTTPResponse, line: Line) -> None:
+def _read_rest(answer: HTTPResponse, line: CallConnection) -> None:
     """Read and discard the rest of the answer, so that the receiver is not cut off while it writes."""
     with closing(line), suppress(OSError, HTTPException):
         answer.read(LONGEST_BODY)

@@ -21,7 +21,7 @@ from ...errors import Invalid, Refused
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .plan import Change, Plan
+    from .plan import FileChange, Plan
 
 
 MOST = 4 * 2**20  # bytes; no settings file is as long
@@ -29,20 +29,20 @@ FOLDER_MODE = 0o700
 LEADS_AWAY = "is a link that leads nowhere, or out of the folder"
 
 
-class Found(NamedTuple):
+class HostFile(NamedTuple):
     """The text and the mode of a file."""
 
     text: str
     mode: int
 
 
-def look(path: str, root: str) -> Found | None:
+def look(path: str, root: str) -> HostFile | None:
     """Read a file below `root`; return None if there is none, and raise Refused if it may not be changed."""
     for folder in reversed(list(_folders_above(path, root))):
         if _checked(folder, stat.S_ISDIR, "is not a folder") is None:
             return None
     found = _checked(path, stat.S_ISREG, "is not a regular file")
-    return None if found is None else Found(_text(path), stat.S_IMODE(found.st_mode))
+    return None if found is None else HostFile(_text(path), stat.S_IMODE(found.st_mode))
 
 
 def resolve_link(path: str, within: str | None) -> str:
@@ -186,14 +186,14 @@ def _write_draft(path: str, text: str, mode: int) -> str:
     return draft
 
 
-def _check_unchanged(change: Change, root: str) -> None:
+def _check_unchanged(change: FileChange, root: str) -> None:
     """Refuse a file that its host, or somebody else, has written since it was shown."""
     found = look(change.path, root)
     if (found and found.text) != change.before:
         raise refused(change.path, "was changed meanwhile", "run the command again")
 
 
-def _apply(change: Change, drafts: dict[str, str]) -> None:
+def _apply(change: FileChange, drafts: dict[str, str]) -> None:
     if change.after is None:
         os.unlink(change.path)
     else:

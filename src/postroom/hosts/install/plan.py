@@ -27,7 +27,7 @@ FILE_MODE = 0o600
 MANIFEST = ".claude-plugin/plugin.json"  # names the plugin in a skills folder
 
 
-class Change(NamedTuple):
+class FileChange(NamedTuple):
     """The text of one file before and after. None means that there is no file."""
 
     path: str
@@ -36,7 +36,7 @@ class Change(NamedTuple):
     mode: int
 
 
-Plan = tuple[Change, ...]
+Plan = tuple[FileChange, ...]
 
 
 def to_install(layout: Layout, *, rules: bool) -> Plan:
@@ -63,7 +63,7 @@ def _changes(pieces: Sequence[Piece], root: str, *, is_install: bool) -> Plan:
     return tuple(change for change in changes if change.before != change.after)
 
 
-def _change(piece: Piece, root: str, *, is_install: bool) -> Change:
+def _change(piece: Piece, root: str, *, is_install: bool) -> FileChange:
     found = install_files.look(piece.path, root)
     text = found.text if found else ""
     with install_files.error_with_path(piece.path):
@@ -73,7 +73,7 @@ def _change(piece: Piece, root: str, *, is_install: bool) -> Change:
             after = piece.without(text) if piece.ours(text) else text
     is_gone = after != text and after.strip().removeprefix("\ufeff") in {"", "{}"}
     is_absent = is_gone or (found is None and not after)
-    return Change(
+    return FileChange(
         piece.path, found and found.text, None if is_absent else after, found.mode if found else FILE_MODE
     )
 
@@ -83,12 +83,12 @@ def is_in_place(piece: Piece, text: str) -> bool:
     return piece.ours(text) == piece.ours(piece.added(text))
 
 
-def diff(changes: Sequence[Change]) -> str:
+def diff(changes: Sequence[FileChange]) -> str:
     """Return the changes in the format of `diff -u`."""
     return "".join(line for change in changes for line in _diff(change))
 
 
-def _diff(change: Change) -> Iterable[str]:
+def _diff(change: FileChange) -> Iterable[str]:
     before, after = (os.devnull if text is None else change.path for text in (change.before, change.after))
     for line in unified_diff(_lines(change.before), _lines(change.after), before, after):
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"

@@ -37,7 +37,7 @@ _NO_ANSWER = re.compile(  # all versions send one of these if the model gave no 
 )
 
 
-class Message(Protocol):
+class BusMessage(Protocol):
     """An outbound message of nanobot."""
 
     channel: str
@@ -47,7 +47,7 @@ class Message(Protocol):
     metadata: Any  # nanobot declares a dict; any plugin's message passes here, so each use checks it
 
 
-class Context(Protocol):
+class RequestContext(Protocol):
     """nanobot's request context: the turn in which a tool is called."""
 
     channel: str
@@ -56,14 +56,14 @@ class Context(Protocol):
     metadata: dict[str, Any]
 
 
-def is_progress(message: Message) -> bool:
+def is_progress(message: BusMessage) -> bool:
     """Return whether a message only shows progress to people who watch; it is never mailed."""
     event = getattr(message, "event", None)
     marked = any((message.metadata or {}).get(mark) for mark in _PROGRESS)
     return event is not None or marked or not ((message.content or "").strip() or message.media)
 
 
-def is_last_word(message: Message) -> bool:
+def is_last_word(message: BusMessage) -> bool:
     """Return whether a message ends a turn in a person's channel. A streamed answer ends with its own event."""
     event = getattr(message, "event", None)
     if event is not None:
@@ -78,7 +78,7 @@ def letter_in(metadata: Any) -> str | None:
     return letter if isinstance(letter, str) else None
 
 
-def caller_from(context: Context | None) -> Caller | None:
+def caller_from(context: RequestContext | None) -> Caller | None:
     """Return the conversation in which a tool is called."""
     if context is None or not context.channel:
         return None
@@ -88,7 +88,7 @@ def caller_from(context: Context | None) -> Caller | None:
     )
 
 
-def note(message: Message, context: Context | None, turns: Turns | None, *, collects: bool) -> None:
+def note(message: BusMessage, context: RequestContext | None, turns: Turns | None, *, collects: bool) -> None:
     """Mark a message before it is queued: the calling conversation of a tool, and a turn whose answer comes.
 
     A tool's message to the chat of its own turn is part of the answer. With `collects` it is kept until the turn
@@ -113,13 +113,13 @@ def note(message: Message, context: Context | None, turns: Turns | None, *, coll
         turn.is_answering = True
 
 
-def turn_of(message: Message, turns: Turns) -> Turn | None:
+def turn_of(message: BusMessage, turns: Turns) -> Turn | None:
     """Return the turn whose final answer this is. A tool's message counts if it goes to the chat of its turn."""
     letter = letter_in(message.metadata)
     return None if letter is None or message.metadata.get(COLLECTED) else turns.get(letter)
 
 
-def _assign_error(message: Message, turns: Turns) -> None:
+def _assign_error(message: BusMessage, turns: Turns) -> None:
     """Assign an error message to a turn.
 
     nanobot 0.2.2 sends one for each failed turn without naming the turn: it counts for the longest turn of that
@@ -131,7 +131,7 @@ def _assign_error(message: Message, turns: Turns) -> None:
         message.metadata = {**(message.metadata or {}), OWN_CHANNEL: {"id": turn.id}}
 
 
-def place_of(message: Message) -> tuple[str, str]:
+def place_of(message: BusMessage) -> tuple[str, str]:
     """Return the channel and the chat that a message is for. If a turn with a report fails, old versions address
     the error to `system`, the channel by which the turn was handed over, with the real place in `chat_id`.
     """
@@ -141,7 +141,7 @@ def place_of(message: Message) -> tuple[str, str]:
     return channel, chat
 
 
-def is_failure(message: Message | None, kept: str | None) -> bool:
+def is_failure(message: BusMessage | None, kept: str | None) -> bool:
     """Return whether a final message of an old nanobot means that the turn failed. Such an error is sent instead
     of an answer, but not stored as one: `kept` is the last answer in the session.
     """
@@ -152,7 +152,7 @@ def is_failure(message: Message | None, kept: str | None) -> bool:
     return kept == _STORED_ERROR or (message.content.startswith(_ERRORS) and kept != message.content)
 
 
-def is_no_answer(message: Message) -> bool:
+def is_no_answer(message: BusMessage) -> bool:
     """Return whether it is nanobot's own notice that the model gave no answer."""
     return caller_of(message) is None and _NO_ANSWER.fullmatch(message.content.strip()) is not None
 
@@ -164,17 +164,17 @@ def last_answer(messages: list[Any]) -> str | None:
     return content if isinstance(content, str) else None
 
 
-def is_about_turn(message: Message) -> bool:
+def is_about_turn(message: BusMessage) -> bool:
     """Return whether it belongs to a turn, though a settled one; then it is not mailed again."""
     return letter_in(message.metadata) is not None
 
 
-def caller_of(message: Message) -> Caller | None:
+def caller_of(message: BusMessage) -> Caller | None:
     caller = (message.metadata or {}).get(CALLER)
     return caller if isinstance(caller, Caller) else None
 
 
-def outgoing(message: Message, post: Post, warn: Callable[[str], None]) -> Outgoing:
+def outgoing(message: BusMessage, post: Post, warn: Callable[[str], None]) -> Outgoing:
     """Return the new mail in a message. Local code may make it a task with an id and a deadline, lower its ttl,
     and name the conversation for its answer.
     """

@@ -16,7 +16,7 @@ from ...model.names import fold
 if TYPE_CHECKING:
     from ...aio import AsyncTask, AsyncWork
     from .intent import Intent
-    from .outbound import Message
+    from .outbound import BusMessage
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Turn:
     postponed_until: float | None = None  # monotonic time
     is_over: bool = False  # as nanobot announced
     failed: bool = False  # as nanobot announced, or as its final message shows
-    last_message: Message | None = None  # the last message in the chat where it is reported
+    last_message: BusMessage | None = None  # the last message in the chat where it is reported
     # (text, files) that tools sent to the chat of the turn, as parts of the answer
     parts: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
 
