@@ -55,7 +55,7 @@ def test_what_they_missed_is_found_once_and_each_hears_all_of_it(monkeypatch: py
             broker, reader = Broker(executor), Reader()
             caller = Caller(executor, broker, push=reader.push)
             ids = [
-                caller.subscribe({"filter": {"event_types": ["message.sent"]}})["subscriptionId"]
+                (await caller.subscribe({"filter": {"event_types": ["message.sent"]}}))["subscriptionId"]
                 for _ in range(MANY)
             ]
             for number in range(3):

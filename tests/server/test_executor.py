@@ -212,13 +212,13 @@ def test_chores_go_on_after_a_bug(monkeypatch: pytest.MonkeyPatch, caplog: pytes
 # -- the hub
 
 
-def subscribe(executor: Executor, broker: Broker, name: str, received: list[dict[str, Any]]) -> Caller:
+async def subscribe(executor: Executor, broker: Broker, name: str, received: list[dict[str, Any]]) -> Caller:
     def push(notice: dict[str, Any]) -> bool:
         received.append(notice["params"]["event"])
         return True
 
     caller = Caller(executor, broker, push=push, principal=agent_principal(name))
-    caller.subscribe({"filter": {"eventTypes": ["message.created"]}})
+    await caller.subscribe({"filter": {"eventTypes": ["message.created"]}})
     caller.replies_sent()
     return caller
 
@@ -240,7 +240,7 @@ def test_who_is_not_concerned_costs_nothing(tmp_path: Path, monkeypatch: pytest.
         async with opened(tmp_path) as executor:
             broker, received = Broker(executor), list[dict[str, Any]]()
             for name in ("eve", "bob", "joe"):
-                subscribe(executor, broker, name, received)
+                await subscribe(executor, broker, name, received)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(events, "_events_of_letter", counted)
             room_of(executor.core, OWNER).mailbox("ann").send("bob", "x")
@@ -263,7 +263,7 @@ def test_to_emit_costs_the_same_however_many_agents_there_are(
             room_of(executor.core, OWNER).mailbox("joe").register(scopes=["apart"])
             broker, received = Broker(executor), list[str]()
             for name in ("a1", "joe", "eve"):
-                Caller(
+                await Caller(
                     executor, broker, push=partial(_noted, received, name), principal=agent_principal(name)
                 ).subscribe({})
             for one in broker._subscriptions():
@@ -303,7 +303,7 @@ def test_a_fault_of_ours_loses_no_event(tmp_path: Path, monkeypatch: pytest.Monk
     async def story() -> None:
         async with opened(tmp_path) as executor:
             broker, received = Broker(executor), list[dict[str, Any]]()
-            subscribe(executor, broker, "bob", received)
+            await subscribe(executor, broker, "bob", received)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(events, "events", faulty)
             sent = [room_of(executor.core, OWNER).mailbox("ann").send("bob", str(n)).id for n in range(3)]
@@ -342,7 +342,7 @@ def test_a_resync_that_was_not_taken_is_reported_again(tmp_path: Path) -> None:
                 return not is_deaf
 
             caller = Caller(executor, broker, push=push)
-            caller.subscribe({"since": f"{'0' * 16}:{'0' * 8}:1"})
+            await caller.subscribe({"since": f"{'0' * 16}:{'0' * 8}:1"})
             caller.replies_sent()
             await asyncio.sleep(0.05)
             is_deaf = False

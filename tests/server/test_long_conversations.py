@@ -33,7 +33,7 @@ def talk_much(room: Room, letters: int = conversations.PAGE + 10) -> None:
     room.mailbox("ann").send_many([*drafts, postroom.Draft(to="eve", body="x", conversation_id=LONG)])
 
 
-def subscribed(executor: Executor, broker: Broker, name: str | None, received: list[str]) -> Caller:
+async def subscribed(executor: Executor, broker: Broker, name: str | None, received: list[str]) -> Caller:
     """An agent, or the operator."""
 
     def push(notice: dict[str, Any]) -> bool:
@@ -41,7 +41,7 @@ def subscribed(executor: Executor, broker: Broker, name: str | None, received: l
         return True
 
     caller = Caller(executor, broker, push=push, principal=OWNER if name is None else agent_principal(name))
-    caller.subscribe({})
+    await caller.subscribe({})
     caller.replies_sent()
     return caller
 
@@ -60,8 +60,8 @@ def test_who_hears_of_a_long_conversation_is_found_out_beside_the_loop(
         async with opened(tmp_path) as executor:
             talk_much(room_of(executor.core, OWNER))
             broker, result, stranger = Broker(executor), list[str](), list[str]()
-            subscribed(executor, broker, "eve", result)
-            subscribed(executor, broker, "joe", stranger)
+            await subscribed(executor, broker, "eve", result)
+            await subscribed(executor, broker, "joe", stranger)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(conversations, "is_notified", noted)
             await executor.run_slow(lambda: conversing.join(executor.core, OWNER, LONG, "zoe"))
@@ -90,7 +90,7 @@ def test_a_conversation_that_is_opened_over_many_letters_is_reported_beside_the_
         async with opened(tmp_path) as executor:
             talk_much(room_of(executor.core, OWNER))
             broker, result = Broker(executor), list[str]()
-            subscribed(executor, broker, None, result)
+            await subscribed(executor, broker, None, result)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(
                 conversations, "view_of", noted
@@ -117,7 +117,7 @@ def test_what_is_emitted_meanwhile_is_received_after_it(tmp_path: Path, monkeypa
             talk_much(room_of(executor.core, OWNER))
             room_of(executor.core, OWNER).mailbox("eve").register(scopes=["default"])
             broker, result = Broker(executor), list[str]()
-            subscribed(executor, broker, "eve", result)
+            await subscribed(executor, broker, "eve", result)
             await asyncio.sleep(0.02)
             monkeypatch.setattr(conversations, "is_notified", slow)
             await executor.run_slow(lambda: conversing.join(executor.core, OWNER, LONG, "zoe"))

@@ -264,10 +264,10 @@ class MapConnection:
             raise NotAllowed("Authentication required", field="auth")
         return self._principal
 
-    def prove(self, params: dict[str, Any]) -> Principal:
+    async def prove(self, params: dict[str, Any]) -> Principal:
         """Accept the credentials in `params`, or count a wrong try and raise NotAllowed."""
         try:
-            self._principal = principal_of(self.core, params, is_open=self.server.is_open)
+            self._principal = await self._principal_of(params)
         except NotAllowed as refused:
             # Many clients ignore this reply and read the refusal of their next call, so that repeats the reason.
             self.session.refused = refused.message
@@ -278,10 +278,15 @@ class MapConnection:
         self.is_anonymous = self._principal.heeds_seals
         return self._principal
 
-    def same_principal(self, params: dict[str, Any]) -> Principal:
+    async def _principal_of(self, params: dict[str, Any]) -> Principal:
+        run = partial(principal_of, self.core, params, is_open=self.server.is_open)
+        found: Principal = await self.server.executor.read(run)
+        return found
+
+    async def same_principal(self, params: dict[str, Any]) -> Principal:
         """Return the principal of another token of the same agent or, for an operator, of an operator."""
         try:
-            principal = principal_of(self.core, params, is_open=self.server.is_open)
+            principal = await self._principal_of(params)
         except NotAllowed:
             self.count_failure()
             raise
@@ -371,7 +376,7 @@ class MapConnection:
 
     async def _register(self, request: Register) -> dict[str, Any]:
         if request.agent_id not in self._reclaimed:
-            request.agent_id = agent_id(self.core, self.principal, request)
+            request.agent_id = await self.server.executor.read(agent_id, self.core, self.principal, request)
         return await self._add(request)
 
     async def _spawn(self, request: Spawn) -> dict[str, Any]:
@@ -379,7 +384,7 @@ class MapConnection:
         parent, first = request.parent, request.initial_message
         if parent not in self.session.agents:
             raise NotAllowed(f"{parent[:128]!a} is not an agent of this connection", field="parent")
-        request.agent_id = child_id(self.core, self.principal, parent, request)
+        request.agent_id = await self.server.executor.read(child_id, self.core, self.principal, parent, request)
         result = await self._add(request)
         if first is None:
             return result
@@ -507,7 +512,7 @@ class MapConnection:
 
     # -- its subscriptions
 
-    def subscribe(self, params: dict[str, Any]) -> dict[str, Any]:
+    async def subscribe(self, params: dict[str, Any]) -> dict[str, Any]:
         """Subscribe as the first agent of the connection, else as the connection itself."""
         agents = self.session.agents
         if sum(caller.subscriptions for caller in self.callers()) >= MOST_SUBSCRIPTIONS:
@@ -522,7 +527,7 @@ class MapConnection:
             raise QuotaFull(text, hint="end some with map/unsubscribe")
         # A client without agents gets no mail, but events of letters to its name.
         gets_mail = agents or self.server.connection_of(self.participant) is not None
-        return subscriber.subscribe(params if gets_mail else params | {MAILBOX: self.participant})
+        return await subscriber.subscribe(params if gets_mail else params | {MAILBOX: self.participant})
 
     def unsubscribe(self, id: str) -> dict[str, Any]:
         for caller in self.callers():

@@ -104,6 +104,7 @@ class Connect(SessionVerb, kw_only=True):
 
     async def serve(self, conn: MapConnection) -> dict[str, Any]:
         self._check()
+        await conn.server.read_name()
         delivery, auth = (self.capabilities or {}).get("delivery"), self.auth or {}
         conn.acknowledges = isinstance(delivery, dict) and delivery.get("acks") is True
         method = "bearer"  # of the HTTP header, if the connection is known already
@@ -111,8 +112,8 @@ class Connect(SessionVerb, kw_only=True):
         # A system that proves itself as a peer needs no token of an agent.
         if conn.is_known:
             if auth.get("method", NONE) != NONE:
-                conn.same_principal(auth)  # it must not contradict the header
-        elif conn.peer.recognise(self.name or "", auth):
+                await conn.same_principal(auth)  # it must not contradict the header
+        elif await conn.peer.recognise(self.name or "", auth):
             method = str(auth.get("method", NONE))
         else:
             if not auth and conn.server.is_open:
@@ -121,7 +122,7 @@ class Connect(SessionVerb, kw_only=True):
                 return conn.challenge()
             method = str(auth.get("method"))
             try:
-                conn.prove(auth)
+                await conn.prove(auth)
             except NotAllowed as refused:
                 # The connection stays open: the client may try another token, MOST_TRIES times.
                 return conn.challenge() | {"error": _auth_error(refused)}
@@ -154,12 +155,12 @@ class Authenticate(CredentialVerb, kw_only=True):
 
     metadata: Annotated[JsonObject | None, IGNORED] = None
 
-    def serve(self, conn: MapConnection) -> dict[str, Any]:
+    async def serve(self, conn: MapConnection) -> dict[str, Any]:
         if conn.session.is_in:
             hint = "map/auth/refresh"  # once it is admitted, its principal stays
             raise IllegalMove("this connection is authenticated already", field="session", hint=hint)
         try:
-            principal = conn.prove(set_parameters(self))
+            principal = await conn.prove(set_parameters(self))
         except NotAllowed as refused:
             return {"success": False, "error": _auth_error(refused)}
         conn.admit(None)
@@ -175,9 +176,9 @@ class Authenticate(CredentialVerb, kw_only=True):
 class Refresh(CredentialVerb, kw_only=True):
     """Replace the token by another one of the same agent, or an operator's by an operator's."""
 
-    def serve(self, conn: MapConnection) -> dict[str, Any]:
+    async def serve(self, conn: MapConnection) -> dict[str, Any]:
         try:
-            principal = conn.same_principal(set_parameters(self))
+            principal = await conn.same_principal(set_parameters(self))
         except NotAllowed as refused:
             return {"success": False, "error": _auth_error(refused)}
         conn.become(principal)

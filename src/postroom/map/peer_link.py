@@ -86,14 +86,14 @@ class PeerLink:
 
     # -- who it is
 
-    def recognise(self, name: str, auth: dict[str, Any]) -> bool:
+    async def recognise(self, name: str, auth: dict[str, Any]) -> bool:
         """Find out whether `map/connect` comes from a peer, and remember which."""
         if self._conn.is_gateway:
-            found = self._proven_gateway(name, auth)
+            found = await self._server.executor.read(self._proven_gateway, name, auth)
         elif self._server.is_open or auth.get("method", NONE) != NONE:
             found = None  # it is admitted or refused like everybody else
         else:
-            found = self._local_peer(name)
+            found = await self._server.executor.read(self._local_peer, name)
         if found is not None:
             self._become(found)
         return found is not None

@@ -289,7 +289,7 @@ class Replay(ForeignVerb, kw_only=True):
         # Bounded: a filter that matches nothing would otherwise read the whole history for one call.
         for _ in range(MOST_LOOKED_AT // SLICE):
             found = GetChanges(since=str(cursor), limit=SLICE).run(core, OWNER)
-            for event in events(principal, LoadedChanges(core, found.changes, found.cursor)):
+            for event in events(principal, LoadedChanges(core, found.changes)):
                 # Several events may share the number of one change: go on right behind the one that was named.
                 if not is_past and event.number <= number:
                     is_past = event.id == id

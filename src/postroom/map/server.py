@@ -118,6 +118,7 @@ class MapServer:
         self.events = AgentEvents(executor, broker)
         self.exchange: Exchange | None = None  # federation; None: it is off
         self.version = __version__
+        self.system = ""  # the name of the room; read for each client, see `read_name`
         self.connections: set[MapConnection] = set()
         self._holders: dict[str, MapConnection] = {}  # by agent
         self._resumable: dict[str, ResumeEntry] = {}
@@ -128,10 +129,9 @@ class MapServer:
         self.is_ending = False  # is the server stopping? Then agents lose their connections, but are not away
         executor.counters.connections["map"] = lambda: len(self.connections)
 
-    @property
-    def system(self) -> str:
-        """The name of the room that clients get."""
-        return peers.announced(self.executor.core)
+    async def read_name(self) -> None:
+        """Read the name of the room that clients get."""
+        self.system = await self.executor.read(peers.announced, self.executor.core)
 
     def speak_lines(self, connection: LineConnection, line: bytes | None) -> MapConnection | None:
         """Return the MAP connection of a caller at the Unix socket whose first line opens MAP; else None.

@@ -3,10 +3,10 @@
 Pull is the truth: each subscription has a cursor, and a notification of the store only says when to look. A
 subscriber that does not read falls behind, and goes on from its cursor when it reads again; nothing is lost.
 
-`LoadedChanges` (in `events`) holds some changes and the events each caller may see of them, found once for all
-subscribers that stand at the same cursor. `Subscription` sends events to one subscriber. `Broker` knows all
-subscriptions, watches the store, and ends the connections of callers whose token was revoked. How an event travels
-is not known here.
+The store is read on threads, and what was found is sent on the thread of the event loop. `Found` is read once for
+all subscribers with the same rights that stand at the same cursor. `Subscription` sends events to one subscriber.
+`Broker` knows all subscriptions, watches the store, and ends the connections of callers whose token was revoked.
+How an event travels is not known here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import itertools
 import logging
 from collections import deque
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -32,13 +32,14 @@ from . import protocol
 from .events import LoadedChanges, check_filter, wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
     from datetime import datetime
 
     from ..core.authorize import Principal
     from ..core.core import Core
     from ..formats.events import Event
-    from ..model.record import Change, Cursor
+    from ..model.record import Cursor
     from ..store.protocol import Watch
     from .events import EventFilter
     from .executor import Executor
@@ -123,9 +124,11 @@ class Subscription:
         for event in held or ():
             self.send_event(event)
 
-    def send_resync(self, cursor: Cursor) -> bool:
-        """Send that some changes cannot be replayed, and go on from `cursor`. Return whether it was taken."""
-        now, known = milliseconds(self._core.now().wall), current_cursor(self._core, self.principal)
+    def send_resync(self, cursor: Cursor, known: Cursor) -> bool:
+        """Send that some changes cannot be replayed, and go on from `cursor`; the subscriber sees it as `known`.
+        Return whether it was taken.
+        """
+        now = milliseconds(self._core.now().wall)
         event = {"id": f"{RESYNC}-{known.number}", "type": RESYNC, "timestamp": now, "data": {}}
         if not self._push_event(event, known):
             return False
@@ -159,6 +162,19 @@ MAILBOX = "mailbox"  # set by a MAP session, never by a caller: whose letters ar
 POLL_SECONDS = 1.0  # between two looks where the store cannot notify
 
 
+class Found(NamedTuple):
+    """Some changes, and what callers may see of them; LATER for a caller of which that takes long to find out."""
+
+    loaded: LoadedChanges
+    number: int  # of changes
+    after: Cursor
+    revoked: set[str]  # tokens that these changes revoked
+    events: dict[Principal, list[Event] | str | None]
+
+
+LATER = "later"
+
+
 class Broker:
     """All subscriptions of a post room. Made inside an event loop, and used on its thread alone,
     except `publish`.
@@ -175,42 +191,47 @@ class Broker:
         self.listeners: list[Callable[[Event], None]] = []  # other parts of the server that get emitted events
         self._numbers = itertools.count(1)
         self._watch: Watch | None = None
+        self._starting: asyncio.Future[Cursor] | None = None  # the cursor when the watch began
         self._poll: asyncio.TimerHandle | None = None
-        self._cursor = self._store.cursor()
+        self._cursor: Cursor | None = None  # everything up to here was looked at; None: nobody watches
         self._slice = INITIAL_SLICE
-        self._batches: dict[tuple[Cursor, int], LoadedChanges] = {}  # loaded in this round of the event loop
+        self._must_look = False
+        self._tasks: set[asyncio.Future[Any]] = set()  # under way; without a reference they could vanish
+        self._is_looking = False
+        self._missed: dict[tuple[Cursor, int, Principal], asyncio.Future[Found]] = {}  # that are being read
 
     # -- subscribers
 
-    def subscribe(
+    async def subscribe(
         self, caller: Any, push: Callable[[dict[str, Any]], bool], params: dict[str, Any]
     ) -> dict[str, Any]:
-        own = self._by_caller.setdefault(caller, {})
-        if len(own) >= MAX_SUBSCRIPTIONS:
+        if len(self._by_caller.get(caller, {})) >= MAX_SUBSCRIPTIONS:
             text = f"one caller may hold at most {MAX_SUBSCRIPTIONS} subscriptions"
             raise Invalid(text, field="filter", hint="end some with map/unsubscribe")
         filter = check_filter(params.get("filter"))
-        self._start_watching()
         value = params["since"] if params.get("since") is not None else params.get("replay_from")
-        since, sent = self._start_position(value)
+        await self._start_watching()
+        since, sent, known = await self._executor.read(self._start_position, caller.principal, value)
+        while self._cursor is None:  # the last other subscriber left meanwhile
+            await self._start_watching()
         id = f"sub-{next(self._numbers)}"
-        subscription = Subscription(
-            id, self._core, caller.principal, push, filter, since, sent, params.get(MAILBOX)
+        self._by_caller.setdefault(caller, {})[id] = Subscription(
+            id, self._core, caller.principal, push, filter, since or self._cursor, sent, params.get(MAILBOX)
         )
-        own[subscription.id] = subscription
-        known = since if value is not None else current_cursor(self._core, caller.principal)
-        return {"subscriptionId": subscription.id, "cursor": str(known)}
+        return {"subscriptionId": id, "cursor": str(known)}
 
-    def _start_position(self, value: Any) -> tuple[Cursor, set[str]]:
-        """Return the cursor to start from, and the ids of events behind it that were sent before. The value is a
-        cursor, the id of an event, or None for now.
+    def _start_position(self, principal: Principal, value: Any) -> tuple[Cursor | None, set[str], Cursor]:
+        """Return the cursor to start from, the ids of events behind it that were sent before, and the cursor that
+        the subscriber sees. The value is a cursor, the id of an event, or None for now. On a thread.
         """
         if value is None:
-            return self._cursor, set()
+            return None, set(), current_cursor(self._core, principal)
         number = event_codec.number_of(value)
         if number is None:
-            return check_cursor(value), set()
-        return replace(self._store.cursor(), number=max(0, number - 1)), {value}
+            since = check_cursor(value)
+            return since, set(), since
+        since = replace(self._store.cursor(), number=max(0, number - 1))
+        return since, {value}, since
 
     def count(self, caller: Any) -> int:
         return len(self._by_caller.get(caller, {}))
@@ -237,10 +258,18 @@ class Broker:
         for some in self._token_holders.values():
             some.pop(caller, None)  # it may have shown another token before
         if principal.token is not None:
-            self._start_watching()
             self._token_holders.setdefault(principal.token, {})[caller] = expel
+            self._do(self._watch_tokens({principal.token}))
+
+    async def _watch_tokens(self, ids: set[str]) -> None:
+        """Watch the store, and look once: these tokens may have been revoked since they were shown."""
+        try:
             # Watched first, then checked: a revocation in between is seen by one of the two (G8).
-            self._check_tokens({principal.token})  # it may have been revoked since it was shown
+            await self._start_watching()
+            self._expel(await self._executor.read(self._revoked, ids))
+        except PostroomError as unreadable:
+            log.warning("tokens are checked later: %s", unreadable)
+            self._loop.call_later(RETRY_SECONDS, lambda: self._do(self._watch_tokens(ids)))
 
     def update_rights(self, caller: Any) -> None:
         """Apply the new principal of a caller to its subscriptions."""
@@ -273,61 +302,103 @@ class Broker:
 
     @property
     def number(self) -> int:
-        """Return the number of the last change that was looked at."""
-        return self._cursor.number
+        """Return the number of the last change that was looked at; 0 while nobody watches."""
+        return 0 if self._cursor is None else self._cursor.number
 
     def announce(self, event: Event) -> None:
         """Send an event that belongs to no change to its parties that subscribe now; without parties, to all."""
-        has_same_rights = cache(partial(_has_same_rights, self._core))
-        for subscription in self._subscriptions():
-            principal = subscription.principal
-            if (not event.parties or principal.operator or principal.agent in event.parties) and has_same_rights(
-                principal
-            ):
-                subscription.send_event(event)
+
+        def is_party(one: Principal) -> bool:
+            is_named = not event.parties or one.operator or one.agent in event.parties
+            return is_named and _has_same_rights(self._core, one)
+
+        self._send_to(is_party, event)
 
     def _publish(self, params: dict[str, Any], source: str) -> None:
         """Send an emitted event to operators and to the agents in its scope."""
         core = self._core
-        event = event_codec.emitted_event(params, core.ids.token(), self._cursor.number, core.now().wall, source)
+        event = event_codec.emitted_event(params, core.ids.token(), self.number, core.now().wall, source)
         is_inside = cache(lambda agent: is_member(core, agent, event.scope))
-        for subscription in self._subscriptions():
-            principal = effective_or_nobody(core, subscription.principal)
-            if principal.operator or (principal.agent is not None and is_inside(principal.agent)):
-                subscription.send_event(event)
+
+        def is_concerned(one: Principal) -> bool:
+            now = effective_or_nobody(core, one)
+            return now.operator or (now.agent is not None and is_inside(now.agent))
+
+        self._send_to(is_concerned, event)
         for listener in self.listeners:
             listener(event)
+
+    def _send_to(self, hears: Callable[[Principal], bool], event: Event) -> None:
+        """Send an event to the present subscribers for which `hears` is true; events in their order."""
+        principals = {subscription.principal for subscription in self._subscriptions()}
+        if principals:
+            asked = self._executor.read(lambda: {one for one in principals if hears(one)}, caller=self)
+            asked.add_done_callback(partial(self._send_event, event))
+
+    def _send_event(self, event: Event, asked: asyncio.Future[set[Principal]]) -> None:
+        if asked.cancelled() or asked.exception() is not None:  # it is kept nowhere
+            log.warning("an event was dropped: the room could not be read")
+            return
+        for subscription in self._subscriptions():
+            if subscription.principal in asked.result():
+                subscription.send_event(event)
 
     def _now(self) -> datetime:
         return self._core.now().wall
 
     # -- changes of the room
 
+    def _do(self, step: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(step)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     def look(self) -> None:
-        """Send what changed since the last look: one slice of it; the rest in the next round of the event loop."""
-        # A round of the loop shares what it has loaded; the next one must see later changes.
-        self._batches.clear()
-        if not self._by_caller and not self._token_holders:
-            return
-        began = self._loop.time()
+        """Send what changed since the last look."""
+        self._must_look = True
+        if not self._is_looking:
+            self._is_looking = True
+            self._do(self._look_on())
+
+    async def _look_on(self) -> None:
+        """Look slice by slice, until there is nothing more."""
         try:
-            changes, after = self._store.changes(self._cursor, self._slice)
-            if changes:
-                # Before any event goes out: a revoked token must not see this change (G8).
-                self._check_tokens({c.key for c in changes if c.kind == TOKEN and c.key is not None})
-                self._dispatch(changes, after)
-        except Resync:
-            self._resync()
-            return
+            while self._must_look and self._cursor is not None and (self._by_caller or self._token_holders):
+                self._must_look = False
+                await self._look(self._cursor)
         except PostroomError as unreadable:  # the notification was consumed; none comes again for the same change
-            log.warning("subscribers wait: %s", unreadable)
-            self._loop.call_later(RETRY_SECONDS, self.look)
+            if self._cursor is not None:
+                log.warning("subscribers wait: %s", unreadable)
+                self._loop.call_later(RETRY_SECONDS, self.look)
+        finally:
+            self._is_looking = False
+
+    async def _look(self, since: Cursor) -> None:
+        began, most = self._loop.time(), self._slice
+        listening = {one.principal for one in self._subscriptions() if not one.is_behind}
+        try:
+            found = await self._executor.read(self._find, since, most, listening)
+        except Resync:
+            await self._resync()
             return
-        if changes:
-            self._cursor = after
-            self._adapt_slice(len(changes), self._loop.time() - began)
-            # Not in a loop here: between two slices other callers are served.
-            self._loop.call_soon(self.look)
+        if found is None or self._cursor is not since:  # nothing new, or nobody watches any more
+            return
+        # Before any event goes out: a revoked token must not see this change (G8).
+        self._expel(found.revoked)
+        self._dispatch(found)
+        self._cursor, self._must_look = found.after, True
+        self._adapt_slice(found.number, self._loop.time() - began)
+
+    def _find(self, since: Cursor, most: int, principals: AbstractSet[Principal]) -> Found | None:
+        """Return some changes behind a cursor, and what these callers may see of them; None if there are none."""
+        changes, after = self._store.changes(since, most)
+        if not changes:
+            return None
+        revoked = self._revoked({c.key for c in changes if c.kind == TOKEN and c.key is not None})
+        # Without subscribers the store is watched for tokens alone.
+        loaded = LoadedChanges(self._core, changes if principals else ())
+        events = {one: LATER if loaded.takes_long(one) else loaded.find_events(one) for one in principals}
+        return Found(loaded, len(changes), after, revoked, events)
 
     def _adapt_slice(self, seen: int, seconds: float) -> None:
         """Choose how many changes the next look takes: letters may be large, or for thousands of recipients, and
@@ -338,32 +409,31 @@ class Broker:
         else:
             self._slice = INITIAL_SLICE if seen < self._slice else min(MAX_SLICE, self._slice * 2)
 
-    def _check_tokens(self, ids: set[str]) -> None:
+    def _revoked(self, ids: set[str]) -> set[str]:
+        """Return which of these tokens are held here and not valid any more; on a thread."""
+        return {id for id in ids & self._token_holders.keys() if live_token(self._core, id) is None}
+
+    def _expel(self, ids: set[str]) -> None:
         """End the subscriptions and connections of callers whose token was revoked."""
-        core = self._core
-        for id in ids & self._token_holders.keys():
-            if live_token(core, id) is not None:
-                continue
-            for caller, expel in self._token_holders.pop(id).items():
+        for id in ids:
+            for caller, expel in self._token_holders.pop(id, {}).items():
                 self._drop(caller)
                 self._loop.call_soon(expel)
 
-    def _dispatch(self, changes: Sequence[Change], after: Cursor) -> None:
+    def _dispatch(self, found: Found) -> None:
         """Send some changes to all subscribers that are not behind. Most are not concerned by most changes."""
-        listening = [subscription for subscription in self._subscriptions() if not subscription.is_behind]
-        if not listening:  # the store is watched for tokens alone
-            return
-        batch = LoadedChanges(self._core, changes, after)
-        for subscription in listening:
-            if batch.takes_long(subscription.principal):
+        for subscription in self._subscriptions():
+            if subscription.is_behind:
+                continue
+            # One that came up to date during the look goes on from its own cursor.
+            events = found.events.get(subscription.principal, LATER)
+            if isinstance(events, str):
                 subscription.held = deque(maxlen=MAX_HELD)
                 self._resume_later(subscription)
-                continue
-            found = batch.events_for(subscription.principal)
-            if found is None:
+            elif events is None:
                 self._resume_later(subscription, RETRY_SECONDS)
             else:
-                subscription.is_behind = not subscription.send_changes(found, after)
+                subscription.is_behind = not subscription.send_changes(events, found.after)
 
     def _resume_later(self, subscription: Subscription, seconds: float = 0) -> None:
         """Go on with a subscriber from its own cursor, in a later round of the event loop."""
@@ -372,51 +442,66 @@ class Broker:
             subscription.catching_up = self._loop.call_later(seconds, self._catch_up, subscription)
 
     def _catch_up(self, subscription: Subscription) -> None:
+        if not subscription.is_over:
+            subscription.catching_up = asyncio.ensure_future(self._send_missed(subscription))
+
+    async def _send_missed(self, subscription: Subscription) -> None:
         """Send one slice of what a subscriber missed; the next follows after others had their turn."""
-        subscription.catching_up = None
-        if subscription.is_over:
-            return
+        principal = subscription.principal
         try:
-            batch = self._batch_at(subscription.cursor, min(subscription.slice, MAX_CATCH_UP))
-        except Resync:
-            if subscription.send_resync(self._store.cursor()):
-                self._resume_later(subscription)
-            return
-        if not batch.changes:
-            subscription.is_behind = False
-            if _has_same_rights(self._core, subscription.principal):
-                subscription.send_held()
-            subscription.held = None
-            return
-        if batch.takes_long(subscription.principal):  # on a thread: the loop serves the others
-            subscription.catching_up = asyncio.ensure_future(
-                self._executor.run_slow(partial(batch.find_events, subscription.principal))
-            )
-            subscription.catching_up.add_done_callback(partial(self._caught_up, subscription, batch.after))
-        else:
-            self._send_found(subscription, batch.events_for(subscription.principal), batch.after)
-
-    def _batch_at(self, cursor: Cursor, most: int) -> LoadedChanges:
-        """Return the changes behind a cursor. Many subscribers may stand at the same cursor, so they are loaded
-        once per round of the event loop; `look` clears them, so that no subscriber gets fewer changes than were
-        sent to others.
-        """
-        if not self._batches:
-            self._loop.call_soon(self._batches.clear)
-        if (cursor, most) not in self._batches:
-            changes, after = self._store.changes(cursor, most)
-            self._batches[cursor, most] = LoadedChanges(self._core, changes, after)
-        return self._batches[cursor, most]
-
-    def _caught_up(
-        self, subscription: Subscription, after: Cursor, done: asyncio.Future[list[Event] | None]
-    ) -> None:
+            step = await self._find_step(subscription, principal)
+        except PostroomError as unreadable:
+            if not subscription.is_over:
+                log.warning("a subscriber waits: %s", unreadable)
+            step = partial(self._resume_later, subscription, RETRY_SECONDS)
         subscription.catching_up = None
-        if (
-            subscription.is_over or done.cancelled() or done.exception() is not None
-        ):  # it ended, or the server closes
+        if subscription.principal is not principal:
+            self._resume_later(subscription)
+        elif not subscription.is_over:
+            step()
+
+    async def _find_step(self, subscription: Subscription, principal: Principal) -> Callable[[], None]:
+        """Read what a subscriber missed, and return the step that sends it."""
+        try:
+            found = await self._find_missed(subscription)
+        except Resync:
+            cursor, known = await self._executor.read(self._positions, [principal])
+            return partial(self._resync_one, subscription, cursor, known[principal])
+        if found is None:
+            still_may = (
+                await self._executor.read(_has_same_rights, self._core, principal) if subscription.held else True
+            )
+            return partial(self._go_on, subscription, still_may=still_may)
+        events = found.events[principal]
+        if isinstance(events, str):
+            events = await self._executor.run_slow(partial(found.loaded.find_events, principal))
+        return partial(self._send_found, subscription, events, found.after)
+
+    def _resync_one(self, subscription: Subscription, cursor: Cursor, known: Cursor) -> None:
+        if subscription.send_resync(cursor, known):
+            self._resume_later(subscription)
+
+    def _go_on(self, subscription: Subscription, *, still_may: bool) -> None:
+        """Send to a subscriber with all others from now on, unless these were sent more while it read."""
+        if self._cursor is not None and subscription.cursor.number < self._cursor.number:
+            self._resume_later(subscription)
             return
-        self._send_found(subscription, done.result(), after)
+        subscription.is_behind = False
+        if still_may:
+            subscription.send_held()
+        subscription.held = None
+
+    async def _find_missed(self, subscription: Subscription) -> Found | None:
+        """Return the changes behind a subscriber's cursor, read once for all that stand at the same one."""
+        key = subscription.cursor, min(subscription.slice, MAX_CATCH_UP), subscription.principal
+        if key not in self._missed:
+            self._missed[key] = self._executor.read(self._find, key[0], key[1], {key[2]})
+            self._missed[key].add_done_callback(lambda _: self._missed.pop(key))
+        return await asyncio.shield(self._missed[key])
+
+    def _positions(self, principals: Iterable[Principal]) -> tuple[Cursor, dict[Principal, Cursor]]:
+        """Return where the room stands, and what these callers see of that; on a thread."""
+        return self._store.cursor(), {one: current_cursor(self._core, one) for one in principals}
 
     def _send_found(self, subscription: Subscription, found: list[Event] | None, after: Cursor) -> None:
         """Send events to a subscriber that is behind, and go on with it as long as it reads."""
@@ -428,38 +513,57 @@ class Broker:
         else:  # it does not read
             subscription.slice, subscription.held = max(1, subscription.slice // 4), None
 
-    def _resync(self) -> None:
-        self._cursor = self._store.cursor()
-        self._check_tokens({*self._token_holders})
+    async def _resync(self) -> None:
+        listening = {one.principal for one in self._subscriptions() if not one.is_behind}
+        cursor, known = await self._executor.read(self._positions, listening)
+        self._expel(await self._executor.read(self._revoked, {*self._token_holders}))
+        if self._cursor is None:
+            return
+        self._cursor, self._must_look = cursor, True
         for subscription in self._subscriptions():
             if not subscription.is_behind:  # one that is behind finds out when it catches up
-                subscription.is_behind = not subscription.send_resync(self._cursor)
+                seen = known.get(subscription.principal, cursor)
+                subscription.is_behind = not subscription.send_resync(cursor, seen)
 
     def _subscriptions(self) -> list[Subscription]:
         return [subscription for own in self._by_caller.values() for subscription in own.values()]
 
     # -- watching the store
 
-    def _start_watching(self) -> None:
-        if self._watch is not None:
-            return
-        self._cursor = self._store.cursor()
-        self._watch = self._store.watch((ROOM,))
-        if self._watch.fileno() >= 0:
-            self._loop.add_reader(self._watch.fileno(), self._on_notified)
-        else:
-            self._poll_again()
+    async def _start_watching(self) -> None:
+        if self._watch is None:
+            self._watch = self._store.watch((ROOM,))
+            self._starting = self._executor.read(self._store.cursor)
+            if self._watch.fileno() >= 0:
+                self._loop.add_reader(self._watch.fileno(), self._on_notified)
+            else:
+                self._poll_again()
+        watch, starting = self._watch, self._starting
+        assert starting is not None  # noqa: S101 - set with the watch
+        try:
+            cursor = await asyncio.shield(starting)
+        except PostroomError:
+            if self._watch is watch:
+                self._stop_watching()
+            raise
+        if self._watch is watch and self._cursor is None:
+            self._cursor = cursor
+            self.look()
 
     def _stop_if_unused(self) -> None:
         """Stop watching the store when no subscription and no token needs it."""
-        if self._watch is None or self._token_holders or any(self._by_caller.values()):
+        if not self._token_holders and not any(self._by_caller.values()):
+            self._stop_watching()
+
+    def _stop_watching(self) -> None:
+        if self._watch is None:
             return
         if self._poll is not None:
             self._poll.cancel()
         if self._watch.fileno() >= 0:
             self._loop.remove_reader(self._watch.fileno())
         self._watch.close()
-        self._watch = None
+        self._watch = self._cursor = None
 
     def _on_notified(self) -> None:
         if self._watch is not None:

@@ -28,7 +28,7 @@ from .protocol import Call, find_verb, is_alone
 from .requests import Schedule, SessionVerb, in_json
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
     from ..core.authorize import Principal
     from ..core.verb import Verb
@@ -163,11 +163,11 @@ class Caller:
 
     # -- the session
 
-    def authenticate(self, token: str) -> dict[str, Any]:
+    async def authenticate(self, token: str) -> dict[str, Any]:
         if self._push is None:
             text = "a token is shown in the header of the request, and nowhere else"
             raise Invalid(text, field="method", hint="Authorization: Bearer pr_...")
-        principal = tokens.authenticate(self._executor.core, token)
+        principal: Principal = await self._executor.read(tokens.authenticate, self._executor.core, token)
         self.become(principal)
         scopes = [tokens.OPERATOR] if principal.operator else sorted(principal.scopes or ())
         return {"agent_id": principal.agent, "scopes": scopes}
@@ -178,26 +178,34 @@ class Caller:
         self._broker.update_rights(self)
         self._watch_token()
 
-    def subscribe(self, params: dict[str, Any]) -> dict[str, Any]:
+    async def subscribe(self, params: dict[str, Any]) -> dict[str, Any]:
         if self._push is None:
             raise Invalid("nothing can be sent to this caller later", hint="use the socket, a WebSocket or SSE")
-        principal = tokens.effective_principal(self._executor.core, self.principal)
+        principal = await self._current_principal()
         authorize(principal, "wait", principal.agent)  # which events it may see is decided for each
         self._has_new_subscription = True
-        return self._broker.subscribe(self, self._push, params)
+        result = await self._broker.subscribe(self, self._push, params)
+        if self._has_left:
+            self._broker.forget(self)
+        return result
 
-    def links(self) -> dict[str, Any]:
-        authorize(tokens.effective_principal(self._executor.core, self.principal), "peers")
+    async def _current_principal(self) -> Principal:
+        core = self._executor.core
+        found: Principal = await self._executor.read(tokens.effective_principal, core, self.principal)
+        return found
+
+    async def links(self) -> dict[str, Any]:
+        authorize(await self._current_principal(), "peers")
         links = self._executor.links
         if links is None:
             return {"links": [], "address": {}}
         return {"links": links.describe(), "address": links.address}
 
-    def ping_peer(self, system: str) -> Awaitable[dict[str, Any]]:
-        authorize(tokens.effective_principal(self._executor.core, self.principal), "peers")
+    async def ping_peer(self, system: str) -> dict[str, Any]:
+        authorize(await self._current_principal(), "peers")
         if self._executor.links is None:
             raise Invalid("there are no links to other systems here", hint=how_to_install("serve"))
-        return self._executor.links.ping(system)
+        return await self._executor.links.ping(system)
 
     @property
     def subscriptions(self) -> int:

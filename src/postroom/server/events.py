@@ -1,6 +1,6 @@
 """Events: the changes of a room as one subscriber may see them, and the filters of subscriptions.
 
-    for event in events(principal, LoadedChanges(core, *store.changes(cursor, 500))): ...
+    for event in events(principal, LoadedChanges(core, store.changes(cursor, 500)[0])): ...
 
 A letter is `message.created`, and as a turn of its conversation `mail.turn.added`. A change to a conversation
 leaves a notice (`core/conversations.py`) that says what happened and when, not only the present state. So a
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ..core.core import Core
     from ..model.delivery import Delivery
     from ..model.message import Message
-    from ..model.record import Change, Cursor
+    from ..model.record import Change
 
 
 log = logging.getLogger("postroom")
@@ -50,15 +50,11 @@ _SLICE = 500
 
 
 class LoadedChanges:
-    """Some successive changes with their letters and deliveries, and the events that each caller may see of them,
-    found once for all subscribers. `after` is the cursor behind the last.
-    """
+    """Some successive changes with their letters and deliveries, loaded once for all subscribers; on a thread."""
 
-    def __init__(self, core: Core, changes: Sequence[Change], after: Cursor) -> None:
+    def __init__(self, core: Core, changes: Sequence[Change]) -> None:
         self.changes = changes
         self.core = core
-        self.after = after
-        self._events: dict[Principal, list[Event] | None] = {}
         self._roles: dict[str, str | None] = {}
         store = core.store
         self._messages: dict[str, Message] = {}
@@ -76,14 +72,8 @@ class LoadedChanges:
         for sender in {message.sender for message in self._messages.values()}:
             self._parties |= {sender, ONE_MAILBOX.get(sender, sender), current_name(core, sender)}
 
-    def events_for(self, principal: Principal) -> list[Event] | None:
-        """Return the events this caller may see, or None after a bug: they are sent later."""
-        if principal not in self._events:
-            self._events[principal] = self.find_events(principal)
-        return self._events[principal]
-
     def find_events(self, principal: Principal) -> list[Event] | None:
-        """Find the events this caller may see; on any thread."""
+        """Return the events this caller may see, or None after a bug: they are sent later."""
         try:
             return events(principal, self)
         except Exception:  # boundary: a bug met for one subscriber must not stop the others

@@ -231,6 +231,10 @@ class Executor:
         """Run something when its caller's turn comes, and return its future result."""
         return self._add(Job(run, caller, None if kind is Schedule.WRITE else self._pools[kind]))
 
+    def read(self, run: Callable[..., Any], *words: Any, caller: object = None) -> asyncio.Future[Any]:
+        """Read the store on a thread, and return the future result: the loop's thread never opens the store."""
+        return self._add(Job(partial(run, *words), caller, self._pools[Schedule.READ]))
+
     async def run_slow(self, run: Callable[[], Any]) -> Any:
         """Run something that may take long on another thread, and return its result."""
         return await self.submit(run, kind=Schedule.SLOW)

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..core.authorize import Principal
-    from ..core.core import Core
     from ..policy.limits import Limits
+    from .executor import Executor
     from .http_app import HttpApp
     from .protocol import Request
 
@@ -136,8 +136,8 @@ _HAS_PORT = re.compile(r":[0-9]+\Z")  # does not match the address [::1]
 class HttpAuth:
     """Checks hosts, origins and tokens of requests. `names` are the host names of this server."""
 
-    def __init__(self, core: Core, scheme: str, names: Iterable[str], port: int) -> None:
-        self.core = core
+    def __init__(self, executor: Executor, scheme: str, names: Iterable[str], port: int) -> None:
+        self._executor = executor
         known = {name if _HAS_PORT.search(name) else f"{name}:{port}" for name in map(str.lower, names)}
         usual = f":{_USUAL[scheme]}"
         known |= {host.removesuffix(usual) for host in known if host.endswith(usual)}
@@ -160,7 +160,7 @@ class HttpAuth:
             return error_reply(403, "pages of other sites are not served")
         return None
 
-    def authenticate(self, headers: Headers) -> Principal | Reply:
+    async def authenticate(self, headers: Headers) -> Principal | Reply:
         """Return the principal of the token in the headers, or the reply that refuses the request."""
         token = _token(headers)
         if token is None:
@@ -172,9 +172,10 @@ class HttpAuth:
                 code=TOKEN_NEEDED,
             )
         try:
-            return tokens.authenticate(self.core, token)
+            principal: Principal = await self._executor.read(tokens.authenticate, self._executor.core, token)
         except NotAllowed as unknown:
             return error_reply(401, str(unknown), CHALLENGE, code=BAD_TOKEN)
+        return principal
 
     @staticmethod
     def has_credentials(headers: Headers) -> bool:

@@ -244,7 +244,7 @@ class HttpApp:
             return await self._health.check(is_detailed=False)
         if scope["type"] == "websocket":
             return await self._serve_websocket(scope, receive, send)
-        caller = self._auth.authenticate(headers)
+        caller = await self._auth.authenticate(headers)
         if isinstance(caller, Reply):
             return caller
         if path.rstrip("/") == MCP and self._mcp is not None:
@@ -254,7 +254,7 @@ class HttpApp:
     async def _serve_websocket(self, scope: Scope, receive: Receive, send: Send) -> Reply | None:
         if scope["path"] == MAP and self._map is not None:
             return await self._serve_map(self._map, scope, receive, send)
-        caller = self._auth.authenticate(scope["headers"])
+        caller = await self._auth.authenticate(scope["headers"])
         if isinstance(caller, Reply):
             return caller
         if scope["path"] != FRAMES:
@@ -267,7 +267,9 @@ class HttpApp:
         accepted, too.
         """
         caller = (
-            self._auth.authenticate(scope["headers"]) if self._auth.has_credentials(scope["headers"]) else None
+            await self._auth.authenticate(scope["headers"])
+            if self._auth.has_credentials(scope["headers"])
+            else None
         )
         if isinstance(caller, Reply):
             map_server.misuse.bad_frames("the token in its header is none")

@@ -265,7 +265,7 @@ class HttpServer:
             shown = _shown(self._address.host)
             self.url = f"{self._address.scheme}://{shown}:{port}"
             self.auth = HttpAuth(
-                self._executor.core, self._address.scheme, {*LOOPBACK, shown, *self._address.names}, port
+                self._executor, self._address.scheme, {*LOOPBACK, shown, *self._address.names}, port
             )
             self._app = HttpApp(self._executor, self._broker, self.auth, self._mcp, self._map_server)
             self._uvicorn = QuietServer(self._config(self._app))

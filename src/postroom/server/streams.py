@@ -240,7 +240,7 @@ async def serve_stream(app: HttpApp, principal: Principal, scope: Scope, receive
     )
     try:
         outbox.add(COMMENT)  # so that the headers are sent at once
-        caller.subscribe(subscribe_params(scope["query_string"], scope["headers"]))
+        await caller.subscribe(subscribe_params(scope["query_string"], scope["headers"]))
         caller.replies_sent()
         with app.closing_with(outbox.close):
             gone = asyncio.ensure_future(_wait_for_disconnect(receive, outbox))

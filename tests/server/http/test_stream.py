@@ -288,5 +288,6 @@ def test_events_have_agent_inboxs_fields_and_ours_under_one_key(operator: Client
         assert set(data) - UPSTREAM[kind] <= {"postroom"}, kind
     assert {"conversation_id": id, "agent_id": "sse-b"} == found["mail.participant.joined"]
     assert {"conversation_id": id, "status": "completed"} == found["mail.closed"]
-    assert [{"agent_id", "role", "joined_at"}] == [set(one) for one in found["mail.created"]["participants"]]
+    # The event is made a moment later: the second may have joined by then.
+    assert {"agent_id", "role", "joined_at"} == set(found["mail.created"]["participants"][0])
     assert "multi-agent" == found["mail.created"]["postroom"]["type"]
