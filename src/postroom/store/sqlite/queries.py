@@ -56,6 +56,7 @@ _ORDER = {
 
 
 # For the whole room: the small index of a state. SQLite would not choose it where the order is that of the table.
+_REQUEST = "request"
 _STATE_INDEX = {
     State.QUEUED: "deliveries_queued",
     State.UNREAD: "deliveries_unread",
@@ -67,11 +68,22 @@ _STATE_INDEX = {
 def find(query: Query) -> Statement:
     where, values = _conditions(query)
     limit, more = _limit(query.limit)
-    found = _LETTERS_AT
-    if query.mailbox is None and not query.message_ids and len(query.states) == 1:
-        index = _STATE_INDEX.get(query.states[0])
-        found = found if index is None else found.replace("deliveries d", f"deliveries d INDEXED BY {index}", 1)
-    return f"{found}{where} ORDER BY {_ORDER[query.order]}{limit}", values + more
+    order = f"ORDER BY {_ORDER[query.order]}"
+    if not _is_of_state(query):
+        return f"{_LETTERS_AT}{where} {order}{limit}", values + more
+    # First which they are, by the index where that is enough, then what they hold: 20 times as fast for a page of
+    # 50,000.
+    letters = " CROSS JOIN letters l ON l.number = d.number" if "l." in where else ""
+    index = _STATE_INDEX[query.states[0]]
+    keys = f"SELECT d.number, d.mailbox FROM deliveries d INDEXED BY {index}{letters}{where} {order}{limit}"
+    at = f"FROM ({keys}) k CROSS JOIN deliveries d ON d.number = k.number AND d.mailbox = k.mailbox"
+    return f"{_LETTERS_AT.replace('FROM deliveries d', at, 1)} {order}", values + more
+
+
+def _is_of_state(query: Query) -> bool:
+    """Return whether it is about the whole room's mail in one state that has an index."""
+    has_index = len(query.states) == 1 and query.states[0] in _STATE_INDEX
+    return has_index and query.mailbox is None and not query.message_ids
 
 
 def bare(request: Statement) -> Statement:
@@ -387,7 +399,11 @@ def _pieces_of_sight(query: Query) -> Iterator[tuple[str, list[Any]]]:
 
 
 def _pieces_of_letter(query: Query) -> Iterator[tuple[str, list[Any]]]:
-    if query.kinds:
+    if query.kinds == (_REQUEST,) and query.mailbox is None:
+        # Looked up in an index of its own: most open mail of a room is no request.
+        at = "letters r INDEXED BY letters_requests WHERE r.number = d.number"
+        yield f"EXISTS (SELECT 1 FROM {at} AND r.kind = '{_REQUEST}')", []
+    elif query.kinds:
         yield f"coalesce(l.kind, 'message') IN ({', '.join('?' * len(query.kinds))})", list(query.kinds)
     if query.sender is not None:
         yield f"l.sender = {_MAILBOX}", [fold(query.sender), query.sender]
@@ -403,7 +419,11 @@ def _pieces_of_letter(query: Query) -> Iterator[tuple[str, list[Any]]]:
 
 
 def _pieces_of_time(query: Query) -> Iterator[tuple[str, list[Any]]]:
-    if query.offered_at is not None:
+    if query.offered_at is not None and query.states == (State.UNREAD,) and _is_of_state(query):
+        # Few of a room expire, and these have an index: the deliveries themselves need not be read.
+        expired = "SELECT number, mailbox FROM deliveries WHERE state < 2 AND expires_at <= ?"
+        yield f"(d.number, d.mailbox) NOT IN ({expired})", [micros(query.offered_at)]
+    elif query.offered_at is not None:
         yield "(d.expires_at IS NULL OR d.expires_at > ?)", [micros(query.offered_at)]
     if query.due_at is not None:
         # A time further ahead than any retry delay was written under a wrong clock: such a letter is offered now

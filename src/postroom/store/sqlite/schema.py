@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 APPLICATION = ROOM_APPLICATION
 _FOLDER = f"{os.path.dirname(__file__)}/schema"
-SHAPE = 0xD526A7AD  # CRC-32 of the definitions in a room of the last version, as SQLite keeps them
+SHAPE = 0x3F67B418  # CRC-32 of the definitions in a room of the last version, as SQLite keeps them
 _DEFINITIONS = "FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'"  # SQLite has some of its own
 _SAME_PAGES = "SELECT count(*) - count(DISTINCT rootpage) FROM sqlite_schema WHERE rootpage > 0"
 _BY_TABLE = "SELECT folded, id FROM mailboxes NOT INDEXED ORDER BY +folded, +id"

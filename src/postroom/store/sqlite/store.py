@@ -246,10 +246,13 @@ class SqliteStore:
     def _find_everywhere(self, request: list[Statement]) -> list[Found]:
         """Return deliveries of all mailboxes, reading each letter once: it may lie in thousands of them."""
         bare = [queries.bare(one) for one in request]
-        numbers = {row[0] for one in bare for row in self.query(*one)}
-        several = self.fetch(rows.letter, queries.by_number(sorted(numbers)))
-        letters = {letter.number: letter.message for letter in several}
-        found = self.fetch(partial(rows.found_among, letters), *bare)
+        held = [row for one in bare for row in self.query(*one)]
+        several = self.fetch(rows.letter, queries.by_number(sorted({row[0] for row in held})))
+        among = partial(rows.found_among, {letter.number: letter.message for letter in several})
+        try:
+            found = [*map(among, held)]
+        except Unreadable:  # `fetch` sets it aside
+            found = self.fetch(among, *bare)
         return [one for one in found if one is not None]
 
     def count(self, query: Any, by: Group = "priority") -> Any:
