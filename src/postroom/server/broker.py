@@ -77,7 +77,8 @@ class Subscription:
         self.is_over = False
         self.catching_up: asyncio.TimerHandle | asyncio.Future[Any] | None = None
         self.slice = MAX_SLICE  # changes sent in one go; fewer to a slow reader, or of large letters
-        self.held: deque[Event] | None = None  # events without a change that came while it catches up on a thread
+        # Events without a change that came while it catches up; None: they are dropped, for it does not read.
+        self.held: deque[Event] | None = deque(maxlen=MAX_HELD)
         self._mailbox = mailbox  # whose letters are reported as delivered, because no session delivers them
         self._partly_sent = sent  # ids of events that were sent of a change of which others were not
 
