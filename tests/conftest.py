@@ -9,9 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from postroom.environment import HOST_MARKS, HOSTS_OWN
+
 # Started in the background, a shell lets its programs ignore Ctrl-C, and theirs too; some tests press it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # and so does nohup with a terminal that is closed
+
+for name in [one for one in os.environ if one.startswith(HOSTS_OWN) or one in HOST_MARKS]:
+    del os.environ[name]  # the tests may be run by an agent, and a person in them is none
 
 LONG = os.environ.get("POSTROOM_TEST_LONG") == "1"
 takes_long = pytest.mark.skipif(

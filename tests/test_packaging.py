@@ -24,7 +24,7 @@ from tests.daemons import PATIENCE
 ROOT = Path(__file__).parent.parent
 PLUGIN = ROOT / "packages" / "postroom-nanobot"
 TOOLS = runpy.run_path(str(ROOT / "tools" / "nanobot.py"))
-NEEDED = ("apsw", "msgspec", "tomlkit")
+NEEDED = ("apsw", "cffi", "cryptography", "msgspec", "pycparser", "tomlkit")
 # Root may write everywhere until the capability that allows it is dropped (PR_CAPBSET_DROP, CAP_DAC_OVERRIDE).
 UNPRIVILEGED = """
 import ctypes, os, sys

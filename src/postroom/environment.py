@@ -14,6 +14,14 @@ PREFIX = "POSTROOM_"
 AUTH_TOKEN = "POSTROOM_AUTH_TOKEN"  # noqa: S105 - a variable's name; a secret is never an argument
 PROJECT = ".postroom"  # a folder in a project; its room is found from anywhere below it
 ROOM = "room.db"
+# Variables that a host of agents sets for the programs its agents start, besides those of HOSTS_OWN.
+HOST_MARKS = (
+    "CODEX_THREAD_ID",
+    "CODEX_SANDBOX",
+    "CODEX_SANDBOX_NETWORK_DISABLED",
+    "GEMINI_CLI",
+    "GEMINI_SESSION_ID",
+)
 HOSTS_OWN = ("CLAUDE_CODE_", "CLAUDECODE")  # prefixes of variables that belong to one host session
 
 _boot = ""
@@ -60,6 +68,16 @@ def units_folder() -> str:
 def own_room(environment: dict[str, str]) -> str:
     """Return the path of the user's own room, which is used where no other is named."""
     return os.path.join(_xdg(environment, "XDG_DATA_HOME", ".local/share"), "postroom", ROOM)
+
+
+def human_key_file() -> str:
+    """Return the usual file of the person's private key."""
+    return os.path.join(_xdg(environment(), "XDG_CONFIG_HOME", ".config"), "postroom", "human.key")
+
+
+def agent_session() -> str:
+    """Return the variable by which a host of agents shows that it started this process; empty if none does."""
+    return next((name for name in os.environ if name.startswith(HOSTS_OWN) or name in HOST_MARKS), "")
 
 
 def state_folder(what: str) -> str:

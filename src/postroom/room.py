@@ -13,10 +13,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from msgspec.structs import replace
+
 from .clock import SystemClock
 from .core import inbox, peers, presentation
 from .core.authorize import OWNER, authorize
 from .core.core import core_of, open_core
+from .core.proof import people_names
 from .core.validation import as_list, check_count
 from .core.verb import perform, request
 from .errors import Invalid
@@ -63,7 +66,12 @@ def open(store: str | os.PathLike[str] | None = None, **settings: Any) -> Room:
 
 def open_with(chosen: Settings, clock: Clock, *, makes: bool = True) -> Room:
     """Open a room with settings that are chosen already. Without `makes`, its folder must exist."""
-    return room_of(open_core(chosen, clock, makes=makes), OWNER)
+    principal = OWNER
+    if chosen.human_key:
+        from .core.key_file import KeyFile
+
+        principal = replace(OWNER, signer=KeyFile(chosen.human_key))
+    return room_of(open_core(chosen, clock, makes=makes), principal)
 
 
 def room_of(core: Core, principal: Principal) -> Room:
@@ -404,7 +412,7 @@ class Room(Reader):
         Args:
             message: a letter
         """
-        return presentation.markdown(message, os.urandom(8).hex())
+        return presentation.markdown(message, os.urandom(8).hex(), people=people_names(self.core))
 
     def digest(
         self,
@@ -428,7 +436,12 @@ class Room(Reader):
         shown = messages[: check_count(most, "most")]
         longest = check_count(longest, "longest", least=0)
         return presentation.digest(
-            shown, os.urandom(8).hex(), budget=budget, longest=longest, total=max(total or 0, len(messages))
+            shown,
+            os.urandom(8).hex(),
+            budget=budget,
+            longest=longest,
+            total=max(total or 0, len(messages)),
+            people=people_names(self.core),
         )
 
     def close(self) -> None:

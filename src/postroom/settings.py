@@ -29,6 +29,7 @@ class Settings(Limits, frozen=True, kw_only=True):
     durability: Literal["power", "process"] = "power"  # what an acknowledged letter survives
     file_root: str = "."  # files that postroom.file and --file enclose must lie below this folder
     system: str = ""  # what this room is called among others; empty means a name made once and kept
+    human_key: str = ""  # the file of the person's private key, if it is not the usual one
     busy_timeout: Seconds = 30.0  # seconds to wait for another process before StoreBusy
 
 
@@ -37,6 +38,7 @@ _HINTS = {
     "unknown": "accept or refuse",
     "ladder": "names, with commas",
     "human": "an agent's name",
+    "people": "agents' names, with commas",
     "federation_strategy": "table, broadcast or hierarchical",
     "federation_upstream": "systems, with commas",
     "outbox_retry": "exponential or fixed",

@@ -99,6 +99,15 @@ class Shell:
         with self.room() as room:
             return room.mailbox(sender).send(to, body, **fields).id
 
+    def sign(self, person: str = "human") -> None:
+        """Sign the person's commands from now on, as at a terminal: these have none."""
+        from postroom.core.key_file import KeyFile
+
+        path = self.home / ".config" / "postroom" / "human.key"
+        with self.room() as room:
+            KeyFile(str(path), at_terminal=True).key_for(room.core, person)
+        self.environment["POSTROOM_HUMAN_KEY"] = str(path)
+
     def start(self, *words: str, **variables: str) -> subprocess.Popen[bytes]:
         """For what is stopped from outside. Its lines are not counted: a signal might hit the counting."""
         return subprocess.Popen(

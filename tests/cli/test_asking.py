@@ -85,6 +85,7 @@ def test_all_that_waits_is_reported_once_urgent_first_then_the_oldest(shell: She
 def test_what_it_says_to_type_is_what_helps(shell: Shell) -> None:
     """Every command it shows is typed; then nothing waits any more."""
     let_things_wait(shell)
+    shell.sign()
     for _ in range(2):  # a task is accepted first, then completed
         for entry in shell.json("waiting")["waiting"]:
             words = shlex.split(entry["answer"])

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import postroom
 from postroom.chipset import Chipset
@@ -16,10 +17,13 @@ from postroom.cli.command import command_of
 from postroom.cli.help import WIDEST, manual
 from postroom.cli.table import EVERYDAY, FORMER, GROUPS
 from postroom.core import invitations, peers, tokens, webhooks
+from postroom.core.key_file import KeyFile
+from postroom.core.people import AddPerson
 from postroom.core.verb import perform
 from tests.cli.shell import Shell
 from tests.cli.terminal import show
 from tests.conftest import LONG
+from tests.people import key_file
 from tests.rooms import FakeClock
 
 HOME = Path(__file__).parent.parent.parent
@@ -144,8 +148,9 @@ def prepared(shell: Shell, example: Shell) -> Shell:
     """A copy of the room the examples speak of."""
     shutil.copytree(example.home, shell.home, dirs_exist_ok=True)
     shell.environment |= {
-        name: example.environment[name] for name in ("TOKEN", "TOKEN_ID", "WEBHOOK_ID", "ESCALATION")
+        name: example.environment[name] for name in ("TOKEN", "TOKEN_ID", "KEY_ID", "WEBHOOK_ID", "ESCALATION")
     }
+    shell.environment["POSTROOM_HUMAN_KEY"] = str(shell.home / ".config" / "postroom" / "human.key")
     shell.environment["POSTROOM_HOOK_SECONDS"] = "30"  # a busy machine is not the point
     return shell
 
@@ -226,6 +231,10 @@ def prepare_mail_management(shell: Shell, room: postroom.Room) -> None:
     shell.environment["WEBHOOK_ID"] = webhook.id
     token = perform(room.core, room.principal, tokens.CreateToken(agent="coder")).token
     shell.environment["TOKEN_ID"] = token.id
+    shell.sign()
+    me = KeyFile(shell.environment["POSTROOM_HUMAN_KEY"])
+    other = AddPerson(person="human", key=key_file("other").public())
+    shell.environment["KEY_ID"] = perform(room.core, replace(room.principal, signer=me), other).id
 
 
 # In the short form the first of each command.

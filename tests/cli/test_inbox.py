@@ -174,6 +174,7 @@ def test_what_is_too_large_or_answered_meanwhile_is_kept(shell: Shell) -> None:
         pane.see("Answered ann.")
         pane.keys("a", "my words")
         pane.see("> my words")
+        shell.sign()
         shell.json("reply", "ask-1", "--as", "human", "--done", "--body", "No.")
         pane.keys("Enter")
         pane.see("It no longer waits for you.", "> my words", "human: nothing waits")

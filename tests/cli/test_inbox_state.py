@@ -22,13 +22,15 @@ from postroom.cli.inbox.state import (
     InboxState,
     Leave,
     Open,
+    Refresh,
     arrived,
     line_of,
     pressed,
 )
 from postroom.clock import SystemClock
 from postroom.core import waiting_list
-from postroom.errors import Conflict
+from postroom.errors import Conflict, IllegalMove, Invalid
+from tests.people import person
 
 NOW = SystemClock().now().wall
 
@@ -148,6 +150,54 @@ def test_what_a_task_allows_depends_on_where_it_stands() -> None:
         "completed": (),
     }
     assert press(inbox_with(entry("t", "task")), "c")[0].writing is None
+
+
+def test_a_new_letter_needs_a_name_and_words(tmp_path: Any) -> None:
+    inbox, wishes = press(inbox_with(entry("m-1")), "w", "bob How far are you?", "enter")
+    (wish,) = wishes
+    assert isinstance(wish, Do) and (wish.verb, wish.words) == (inbox_state.COMPOSE, "bob How far are you?")
+    assert inbox.drafts == {("new-letter", "compose"): "bob How far are you?"}, "kept until it is sent"
+    with postroom.open(tmp_path / "room.db", durability="process") as room:
+        assert "Sent." == session.do(person(room), wish)
+        with pytest.raises(Invalid, match="no words"):
+            session.do(person(room), replace(wish, words="bob"))
+        (letter,) = room.mailbox("bob").check()
+        assert letter.text == "How far are you?" and letter.message.proof
+
+
+def test_an_answer_is_shown_and_taken_back_while_nobody_worked_on_it(tmp_path: Any) -> None:
+    listed, wishes = press(InboxState(me="human"), "s")
+    assert listed.shows_sent and isinstance(wishes[0], Refresh) and not press(listed, "s")[0].shows_sent
+    with postroom.open(tmp_path / "room.db", durability="process") as room:
+        human, bob = person(room), room.mailbox("bob")
+        bob.escalate("May I?", reason="approval", ladder=["human"])
+        (waits,) = questions_first(human.waiting())
+        session.do(human, Do(waits, inbox_state.APPROVE))
+        assert bob.escalations() == []
+        (answer,) = session.sent(human)
+        assert (answer["what"], answer["from"], answer["text"]) == ("sent", "bob", "approved")
+        _, (wish,) = press(arrived(listed, [answer]), "u")
+        assert isinstance(wish, Do)
+        assert "Taken back from bob." == session.do(human, wish)
+        assert bob.check() == []
+        (again,) = questions_first(human.waiting())
+        assert again["id"] == waits["id"], "the question waits again"
+        session.do(human, Do(again, inbox_state.DECLINE, "Not now."))
+        assert [letter.text for letter in bob.check()] == ["declined: Not now."]
+        bob.claim()
+        newest = session.sent(human)[0]
+        with pytest.raises(IllegalMove, match="too late"):
+            session.do(human, Do(newest, inbox_state.UNSEND))
+
+
+def test_what_is_urgent_comes_first(tmp_path: Any) -> None:
+    with postroom.open(tmp_path / "room.db", durability="process") as room:
+        bob = room.mailbox("bob")
+        bob.escalate("May I?", reason="approval", ladder=["human"])
+        bob.send("human", "Fire!", priority="urgent")
+        assert ["letter", "escalation"] == [
+            one["what"] for one in questions_first(room.mailbox("human").waiting())
+        ]
 
 
 def test_every_deed_has_its_key_in_the_help() -> None:
@@ -297,7 +347,7 @@ def test_no_number_of_questions_hides_a_letter(monkeypatch: pytest.MonkeyPatch) 
 def test_the_quicker_of_two_processes_decides(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, looks: int) -> None:
     """Another answers after so many looks at whether it waits: before the letter is opened, and after it."""
     with postroom.open(tmp_path / "room.db", durability="process") as room:
-        human, honest, left = room.mailbox("human"), session._check_waiting, [looks]
+        human, honest, left = person(room), session._check_waiting, [looks]
         sent = room.mailbox("ann").send("human", "May I?")
         (waits,) = questions_first(human.waiting())
 

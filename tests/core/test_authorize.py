@@ -13,6 +13,7 @@ from postroom import Handoff, Mailbox, NotAllowed, PostroomError, Room
 from postroom.core import authorize, conversations, peers, tokens, webhooks
 from postroom.core.authorize import NEEDS, OWNER, RULES, Principal, agent_principal
 from postroom.core.authorize import authorize as authorize_authorize
+from postroom.core.people import ListPeople
 from postroom.core.tasks import Admit, TaskStep
 from postroom.core.verb import declared_by, perform
 from postroom.store.protocol import all_names
@@ -121,6 +122,7 @@ IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
         lambda room: perform(room.core, room.principal, webhooks.SwitchOn(id="x")),
         lambda room: perform(room.core, room.principal, webhooks.RemoveWebhook(id="x")),
     ],
+    "people": [lambda room: perform(room.core, room.principal, ListPeople())],
     "peers": [
         lambda room: perform(room.core, room.principal, peers.ListPeers()),
         lambda room: perform(room.core, room.principal, peers.AddPeer(system="berlin", fields={})),

@@ -18,6 +18,7 @@ from postroom.model.alert import MOST_KEPT, Audit
 from postroom.model.message import Priority
 from postroom.model.record import ALERT_LOG, CALLS
 from postroom.model.webhook import Webhook
+from tests.people import person
 from tests.rooms import FakeClock, RoomFactory
 
 URL = "https://hooks.example.com/postroom"
@@ -139,7 +140,7 @@ def test_calls_for_what_is_settled_are_forgotten(room: Room) -> None:
     webhook = added(room)
     post(room, "first")
     fail(room, webhook, calls(room, webhook)[0])
-    for letter in room.mailbox("human").check():
+    for letter in person(room).check():
         letter.ack()
     post(room, "second")
     calls(room, webhook)

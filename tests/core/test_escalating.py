@@ -10,6 +10,7 @@ import pytest
 
 from postroom import Escalation, Invalid, Missing, NotAllowed, Priority, Room, UnknownMessage
 from postroom.policy.routing import REASONS, after_climb, rungs_above, urgency
+from tests.people import person
 from tests.rooms import FakeClock, RoomFactory, addresses, spoken, texts
 
 HOUR = 3600
@@ -151,7 +152,7 @@ def test_nobody_stands_above_the_top(room: Room) -> None:
 
 def test_a_refused_question_leaves_nothing_behind(factory: RoomFactory, room: Room) -> None:
     for name in ("coo", "human"):
-        room.mailbox(name).block("ann")
+        person(room, name).block("ann")
     with pytest.raises(NotAllowed):
         room.mailbox("ann").escalate("x", reason="blocked", ladder=["coo", "human"])
     assert room.escalations() == []
@@ -212,7 +213,7 @@ def test_an_answer_comes_back_down_all_rungs(room: Room, clock: FakeClock) -> No
     sent = ann.escalate("May I?", reason="permission", subject="S", ladder=ladder)
     assert climb(room, clock) == 1
     assert climb(room, clock) == 1
-    (letter,) = room.mailbox("human").check()
+    (letter,) = person(room).check()
     assert letter.sender == "ann"
     assert letter.thread == sent.thread
     assert letter.subject == "Escalation: S"
@@ -270,7 +271,7 @@ def test_recipients_of_the_answer_are_not_notified_again(room: Room, clock: Fake
 def test_what_an_agent_above_has_claimed_is_left_to_them(room: Room, clock: FakeClock) -> None:
     sent = room.mailbox("ann").escalate("x", reason="blocked")
     climb(room, clock)
-    work = room.mailbox("human").claim(kinds="escalation")
+    work = person(room).claim(kinds="escalation")
     assert work
     room.mailbox("coo").reply(sent.id, "late")
     room.sweep()
@@ -426,7 +427,7 @@ def test_others_learn_nothing_of_it(room: Room) -> None:
     errors = []
     for id in (one.id, "ESC-" + "0" * 16):
         with pytest.raises(Missing) as refused:
-            room.mailbox("human").resolve(id)  # it has not come so far yet
+            person(room).resolve(id)  # it has not come so far yet
         errors.append(str(refused.value).replace(id, "ID"))
     assert errors[0] == errors[1]
     with pytest.raises(UnknownMessage):

@@ -8,6 +8,7 @@ from postroom import NotAllowed, Priority, Room
 from postroom.core.authorize import agent_principal
 from postroom.model.peer import Peer
 from tests.core.peering import know_peer
+from tests.people import person
 from tests.rooms import FakeClock, RoomFactory
 
 
@@ -65,7 +66,7 @@ def test_of_the_whole_room_each_entry_says_for_whom_it_waits(room: Room, clock: 
 
 def test_an_answer_ends_the_waiting(room: Room, clock: FakeClock) -> None:
     let_things_wait(room, clock)
-    human = room.mailbox("human")
+    human = person(room)
     for one in human.waiting():
         letter = human.read(one.letter)
         if one.what in {"escalation", "letter"}:

@@ -18,6 +18,7 @@ from tests.conftest import LONG
 from tests.conversing import create, turn
 from tests.core.peering import know_peer
 from tests.core.test_arriving import FAR, bring, letter, refusal
+from tests.people import person
 from tests.rooms import FakeClock, RoomFactory
 
 TEAM = "team"
@@ -151,8 +152,8 @@ def test_the_catch_all_of_a_scope_has_no_pace(factory: RoomFactory) -> None:
 
 def test_a_person_who_writes_gives_the_others_their_pace_back(factory: RoomFactory, clock: FakeClock) -> None:
     room = factory.room(thread_hourly=3)
-    person, ann = room.mailbox("human"), room.mailbox("ann")
-    root = person.send(["ann", "bob"], "What now?")
+    human, ann = person(room), room.mailbox("ann")
+    root = human.send(["ann", "bob"], "What now?")
     for _ in range(2):
         clock.advance(10)
         for _ in range(3):
@@ -162,7 +163,7 @@ def test_a_person_who_writes_gives_the_others_their_pace_back(factory: RoomFacto
         assert "try again in 3600 seconds" in str(refused.value)
         ann.reply(root.id, "to one alone")
         for _ in range(4):
-            person.reply(root.id, "go on", to_all=True)
+            human.reply(root.id, "go on", to_all=True)
     clock.advance(3601)
     ann.reply(root.id, "this", to_all=True)
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import strategies as st
 
-from postroom.model.message import CARRIED, FEDERATION_NOTE, Message, Part, Priority, Recipient, TaskNote
+from postroom.model.message import CARRIED, FEDERATION_NOTE, Message, Part, Priority, Proof, Recipient, TaskNote
 
 NOW = datetime(2030, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
 names = st.sampled_from(["ann", "bob", "swarm/carl", "d-4"])
@@ -81,4 +81,5 @@ FULL = Message(
     metadata={"theirs": [1]},
     key="key-1",
     extra={"more": {"deep": True}},
+    proof=Proof(key="k-1", signature="s", room="a-room", recipients=(Recipient("bob"),)),
 )

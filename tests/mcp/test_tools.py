@@ -12,6 +12,7 @@ import pytest
 
 from postroom.mcp.tools import LONGEST_WAIT, TOOLS, arguments
 from tests.mcp.harness import MODES, Harness, ask, played, refused
+from tests.people import person
 
 CHARACTERS_PER_TOKEN = 3.2  # of compact JSON; tokenizers in use take 3.5 to 4.5, so this counts too many
 MOST_TOKENS = 3000
@@ -217,13 +218,14 @@ def test_one_call_asks_an_agent_or_the_person_and_returns_the_answer(mode: str, 
     async def story(harness: Harness) -> None:
         async with harness.client("ann", mode=mode) as ann:
             asking = asyncio.create_task(ask(ann, "send_message", to=asked, body="Shall I?", timeout=20))
-            box = harness.room.mailbox(asked)
+            box = person(harness.room) if asked == "human" else harness.room.mailbox(asked)
             (request,) = await asyncio.to_thread(lambda: [box.wait(timeout=20)])
             assert request is not None and ("request", "Shall I?") == (request.kind, request.text)
             request.reply("Yes.")
             told = await asking
             assert request.id == told["messageId"]
             assert (asked, "Yes.") == (told["answer"]["from"], told["answer"]["content"]["text"])
+            assert (asked == "human") == ("is your user's own word" in told["answer"].get("notice", ""))
             assert 0 == (await ask(ann, "check_inbox"))["count"]  # the answer is settled
 
     played(story)
@@ -237,7 +239,7 @@ def test_an_answer_that_comes_late_is_waited_for_by_its_thread() -> None:
             assert told["answer"] is None
             again = await ask(ann, "send_message", timeout=0.05, **params)  # it waits on, and asks nothing anew
             assert (told["messageId"], None) == (again["messageId"], again["answer"])
-            (request,) = harness.room.mailbox("human").check()
+            (request,) = person(harness.room).check()
             request.reply("Yes.")
             late = await ask(ann, "wait_for_mail", thread=told["thread"], timeout=5)
             assert "Yes." == late["message"]["content"]["text"]

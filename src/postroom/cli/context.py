@@ -13,13 +13,25 @@ from contextlib import suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ..clock import SystemClock
 from ..core.authorize import OWNER
 from ..core.core import core_of, open_core
+from ..core.proof import is_person
 from ..core.verb import perform
-from ..environment import Uninterrupted, environment, own_room, project_room, state_folder, variable
+from ..environment import (
+    Uninterrupted,
+    agent_session,
+    environment,
+    own_room,
+    project_room,
+    state_folder,
+    variable,
+)
 from ..errors import BadStore, Invalid, PostroomError
 from ..model.names import check_agent
+from ..model.names import meant as mailbox_of
 from ..settings import NO_SUCH_SETTING, Settings, chosen_settings
 from ..store.address import absolute, file_of, is_there, place_of
 from .answer import Answer, screen_of
@@ -31,6 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from ..core.authorize import Principal
     from ..core.core import Core
     from ..core.verb import Verb
     from ..hosts.sessions import Session
@@ -244,11 +257,11 @@ class Context:
             perform(self._core_in_memory(), OWNER, wanted(**fields | at_once))
         request = wanted(**fields)
         if not (declaration.slow or declaration.many or "progress" in known) or not sys.stderr.isatty():
-            return perform(self.core, OWNER, request)
+            return perform(self.core, self.principal, request)
         with self.progress() as progress:
             if "progress" in known:
-                request = wanted(**fields, progress=progress.tell)
-            return perform(self.core, OWNER, request)
+                request = wanted(**fields | {"progress": progress.tell})
+            return perform(self.core, self.principal, request)
 
     def progress(self, whole: int | None = None) -> Progress:
         """Return a line that shows on a terminal how far the command is."""
@@ -338,7 +351,7 @@ class Context:
         """The room as the Python API has it, for commands that need more than verbs."""
         from ..room import room_of  # noqa: PLC0415 - most commands perform a verb and need no more
 
-        return room_of(self.core, OWNER)
+        return room_of(self.core, self.principal)
 
     def try_out(self, verb: Callable[[Mailbox], object]) -> None:
         """Where there is no room yet, try in memory first, so that a refused request leaves no empty room behind."""
@@ -355,7 +368,31 @@ class Context:
 
     # The rest of what hooks need of a command: see `postroom.hosts.sources.Access`.
 
-    principal = OWNER
+    @cached_property
+    def principal(self) -> Principal:
+        """The owner of the room, with the key of the person who types, where a person is the caller."""
+        name = mailbox_of(check_agent(self.me, "mailbox"), self.settings.human) if self._has_caller else ""
+        if not name or not is_person(self.core, name):
+            return OWNER
+        from ..core.key_file import KeyFile  # noqa: PLC0415 - for people alone
+        from ..hosts.sessions import session_around_us  # noqa: PLC0415 - as above
+
+        around = session_around_us() if os.path.isdir(state_folder("sessions")) else None
+        at_terminal = any(end is not None and end.isatty() for end in (sys.stdin, sys.stdout, sys.stderr))
+        if not (self.settings.human_key or at_terminal or around or agent_session()):
+            return OWNER  # a script without a key: it may send, and answers nothing
+        key = KeyFile(
+            self.settings.human_key,
+            at_terminal=at_terminal,
+            ask=_passphrase if at_terminal else None,
+            tell=partial(note, self.call),
+            inside=around.agent if around else "",
+        )
+        return replace(OWNER, signer=key)
+
+    @property
+    def _has_caller(self) -> bool:
+        return not self.is_of_room and bool(_caller(self) or self.session)
 
     @property
     def room_address(self) -> str:
@@ -428,6 +465,13 @@ class Context:
             self.draft.unlink(missing_ok=True)
             with suppress(OSError):  # the editor left something beside it
                 self.draft.parent.rmdir()
+
+
+def _passphrase(prompt: str) -> str:
+    """Ask for a passphrase at the terminal."""
+    from getpass import getpass  # noqa: PLC0415 - only for encrypted keys
+
+    return getpass(prompt)
 
 
 def _wrong_setting(wrong: Invalid) -> Misconfigured:

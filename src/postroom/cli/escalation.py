@@ -107,8 +107,12 @@ _ORDER = {"escalation": 0, "question": 0, "task": 1, "letter": 2}  # the sender 
 
 
 def questions_first(entries: Iterable[WaitingEntry]) -> list[Entry]:
-    """Return entries as JSON: questions first, then tasks, letters and news, the oldest of each kind first."""
-    ordered = sorted(entries, key=lambda entry: (_ORDER.get(entry.what, 3), entry.since, entry.id))
+    """Return entries as JSON: urgent ones first; then questions, tasks, letters and news, the oldest of each first."""
+
+    def place(entry: WaitingEntry) -> tuple[Any, ...]:
+        return entry.priority != Priority.URGENT, _ORDER.get(entry.what, 3), entry.since, entry.id
+
+    ordered = sorted(entries, key=place)
     return [plain(entry) for entry in ordered]
 
 
@@ -228,10 +232,11 @@ def run_waiting(context: Context) -> Answer:
 @command(
     "inbox",
     LIMIT,
-    about="For people, at a terminal: escalations and questions first, then tasks, letters and news, the oldest of"
-    " each first, including letters that you have read but not settled. New mail appears by itself. Enter"
-    " opens one, r answers it, a and d approve and decline, c completes a task, x is done with a letter, e"
-    " writes in $VISUAL or $EDITOR, ? shows all keys, q leaves. A text that is refused, or left with Esc, is"
+    about="For people, at a terminal: what is urgent first, then escalations and questions, tasks, letters and news,"
+    " the oldest of each first, including letters that you have read but not settled. New mail appears by itself."
+    " Enter opens one, r answers it, a and d approve and decline, c completes a task, x is done with a letter, w"
+    " writes a new letter, s shows what you sent and u there takes one back, e writes in $VISUAL or $EDITOR, ?"
+    " shows all keys, q leaves. What you send is signed with your key. A text that is refused, or left with Esc, is"
     " kept and shown again. You act as --as, else POSTROOM_AGENT, else the human (the setting human), who is"
     " registered at the first visit. Without a terminal, with --json or with TERM=dumb it prints a list like"
     " waiting, and marks nothing as read.",

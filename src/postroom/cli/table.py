@@ -166,6 +166,12 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "tokens revoke": ("serve", "revoke a token at once"),
         "tokens unseal": ("serve", "let callers of the socket act for an agent without a token again"),
     },
+    "People": {
+        "people": ("people", "list the people of the room and their keys"),
+        "people add": ("people", "bring your key to this room, or add another person's"),
+        "people remove": ("people", "remove a person's key"),
+        "people rotate": ("people", "make yourself another key"),
+    },
     "Other systems": {
         "peers invite": ("peers", "invite another system: print the one string by which it joins"),
         "peers join": ("peers", "join the system that made an invitation"),
@@ -347,7 +353,6 @@ MEANT = {
     "follow": "postroom watch alerts you to new mail",
     "listen": "postroom wait waits for a letter; postroom serve opens the room to other programs",
     "setup": "postroom init makes a room here; postroom install puts the hooks into a host",
-    "people": "postroom inbox shows what waits for a person; postroom agents, who is there",
     "human": "postroom inbox shows what waits for a person",
     "approve": "postroom inbox answers what waits for a person; postroom reply ID TEXT --done answers one letter",
     "poll": "postroom check shows the unread mail; postroom wait waits for it",

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..constants import NO_DIGEST, NO_MAIL
-from ..core.presentation import NOTICE, OWN_NOTICE, data_line, file_line
+from ..core.presentation import OWN_NOTICE, PEOPLE, data_line, file_line
 from ..core.presentation import markdown as fenced
 from ..model.codec import encode
 from ..model.names import fold
@@ -54,7 +54,7 @@ _LETTER: dict[str, Column] = {
 
 def letters(screen: Screen, data: Data, *, states: bool = True) -> str:
     if data["letters"] and not screen.tables:
-        return _fenced(data)
+        return _fenced(screen, data)
     columns = {title: column for title, column in _LETTER.items() if states or title != "STATE"}
     drop = [title for title in ("PRIORITY", "STATE", "AGE", "FROM") if title in columns]
     return listing("letters", columns, "No letters.", paint=_URGENT | _STATES, drop=drop)(screen, data)
@@ -65,7 +65,7 @@ def outbox(screen: Screen, data: Data) -> str:
     if not data["letters"]:
         return f"{data['mailbox']} has sent nothing.\n"
     if not screen.tables:
-        return _fenced(data, OWN_NOTICE)
+        return _fenced(screen, data, OWN_NOTICE)
     gone = {(one["id"], fold(one["mailbox"])): one["where"] for one in data["forwarded"]}
 
     def recipients(_screen: Screen, letter: Data) -> str:
@@ -84,7 +84,7 @@ def letter(screen: Screen, data: Data) -> str:
     if data["letter"] is None:
         return "Nothing came.\n"
     if not screen.tables:
-        return _fenced(data)
+        return _fenced(screen, data)
     id = data["letter"]["id"]
     return _whole(screen, data["letter"]) + _next(screen, id, ("reply", "answers it"), ("ack", "is done with it"))
 
@@ -105,7 +105,7 @@ def thread(screen: Screen, data: Data) -> str:
     if not data["letters"]:
         return "No letters.\n"
     if not screen.tables:
-        return _fenced(data)
+        return _fenced(screen, data)
     return "\n".join(_whole(screen, letter) for letter in data["letters"])
 
 
@@ -115,7 +115,7 @@ def work(screen: Screen, data: Data) -> str:
         return "Nothing came.\n"
     entries = []
     for letter, accepted in zip(data["letters"], data["accepted"], strict=True):
-        shown = _whole(screen, letter) if screen.tables else _fenced({"accepted": (accepted,)})
+        shown = _whole(screen, letter) if screen.tables else _fenced(screen, {"accepted": (accepted,)})
         lease = [("Token", letter["token"]), ("Lease", f"{letter['lease_seconds']:g} s from now")]
         entries.append(shown + facts(screen, lease))
     ids, token = " ".join(letter["id"] for letter in data["letters"]), data["letters"][0]["token"]
@@ -127,7 +127,9 @@ def dead(screen: Screen, data: Data) -> str:
     if screen.tables or not data["letters"]:
         return _dead(screen, data)
     pairs = zip(data["accepted"], data["letters"], strict=True)
-    return "\n".join(_fenced({"accepted": (accepted,)}) + _why(screen, letter) for accepted, letter in pairs)
+    return "\n".join(
+        _fenced(screen, {"accepted": (accepted,)}) + _why(screen, letter) for accepted, letter in pairs
+    )
 
 
 _why = record({"Mailbox": "mailbox", "Reason": "reason"}, "delivery")
@@ -151,7 +153,7 @@ def dead_letter(screen: Screen, data: Data) -> str:
     letter = data["letter"]
     tries = [(ago(t["at"], screen.now), t["holder"], t["reason"]) for t in letter["delivery"]["history"]]
     history = "\n" + table(screen, ("WHEN", "HOLDER", "REASON"), tries) if tries else ""
-    shown = _whole(screen, letter) if screen.tables else _fenced(data)
+    shown = _whole(screen, letter) if screen.tables else _fenced(screen, data)
     why = facts(screen, [("Reason", letter["delivery"]["reason"] or "")])
     return shown + why + history + hint(screen, f"dead revive {letter['id']}", "gives it another chance")
 
@@ -162,7 +164,7 @@ def _whole(screen: Screen, letter: Data) -> str:
     )
     head = [
         ("Id", letter["id"]),
-        ("From", letter["sender"] + (" (verified)" if letter["proven"] else "")),
+        ("From", letter["sender"] + _known_by(letter)),
         ("To", to),
         ("Sent", f"{ago(letter['created_at'], screen.now)} ({moment(letter['created_at'])})"),
         ("Subject", letter["subject"]),
@@ -176,6 +178,12 @@ def _whole(screen: Screen, letter: Data) -> str:
     return facts(screen, head) + "".join(f"{line}\n" for part in letter["parts"] for line in _part(part))
 
 
+def _known_by(letter: Data) -> str:
+    if letter["proof"]:
+        return " (proven with the person's key)"
+    return " (verified)" if letter["proven"] else ""
+
+
 def _part(part: Data) -> list[str]:
     if part["type"] == "text":
         return body_lines(part["text"])
@@ -184,8 +192,10 @@ def _part(part: Data) -> list[str]:
     return body_lines(data_line(dict(part)))
 
 
-def _fenced(data: Data, notice: str = NOTICE) -> str:
-    return "\n\n".join(fenced(message, os.urandom(8).hex(), notice=notice) for message in data["accepted"]) + "\n"
+def _fenced(screen: Screen, data: Data, notice: str = "") -> str:
+    people = {*PEOPLE, fold(screen.human)}
+    shown = (fenced(message, os.urandom(8).hex(), notice=notice, people=people) for message in data["accepted"])
+    return "\n\n".join(shown) + "\n"
 
 
 # -- sending and settling

@@ -230,6 +230,7 @@ def alerted_letters(found: Iterable[Found]) -> tuple[AlertLetter, ...]:
             id=f.message.id,
             sender=f.message.sender,
             proven=f.message.proven,
+            signed=f.message.proof is not None,
             subject=f.message.subject,
             thread=f.message.thread,
             priority=f.delivery.priority,

@@ -49,7 +49,7 @@ from ..model.names import (
     system_of,
 )
 from ..model.query import Query
-from ..model.record import CARD, FORGOTTEN, SPENT, pair_key
+from ..model.record import CARD, FORGOTTEN, PERSON, SPENT, pair_key
 from ..policy import trust
 from ..policy.admission import check_expiry
 from ..policy.trust import speaks_for
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from ..model.message import Message
+    from ..model.message import Message, Proof
     from ..model.peer import Envelope, Peer
     from ..store.protocol import Write
     from .core import Core
@@ -355,7 +355,36 @@ def _localized(core: Core, arrival: Envelope, now: datetime) -> Message:
         trace=tuple(trace),
         # The clock of the other system may be ahead of ours.
         created_at=min(fields.created_at, now),
+        proof=_proof_of(core, arrival),
     )
+
+
+def _proof_of(core: Core, arrival: Envelope) -> Proof | None:
+    """Return the proof of a letter that its sender signed, in their own room and to these agents.
+
+    Only a key that was added here counts. Without one the letter is a peer's, whatever it brings.
+    """
+    message, proof = arrival.message, arrival.message.proof
+    if proof is None:
+        return None
+    from ..model.person import with_proof  # noqa: PLC0415 - only for people
+
+    keys = [key for key in core.store.records(PERSON) if proof.room and key.value["room"] == proof.room]
+    written = replace(message, sender=agent_of(message.sender), recipients=proof.recipients)
+    return (
+        with_proof(written, proof.room, keys, message.sender).proof if _is_to_these(core, arrival, proof) else None
+    )
+
+
+def _may_be_ours(core: Core, system: str) -> bool:
+    return system == ANYWHERE or core_peers.is_ours(core, system)
+
+
+def _is_to_these(core: Core, arrival: Envelope, proof: Proof) -> bool:
+    """Return whether the sender wrote to every agent for whom the letter came: a peer hands it to no others."""
+    ours = [to for one in proof.recipients if AT in (to := one.address) and _may_be_ours(core, system_of(to))]
+    named = {fold(agent_of(address)) for address in ours}
+    return all(target.agent and fold(target.agent) in named for target in arrival.targets)
 
 
 def _at_home(core: Core, message: Message) -> tuple[Recipient, ...]:

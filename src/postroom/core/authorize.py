@@ -7,11 +7,12 @@ passes the principal of an agent instead; that agent reaches its own mailbox and
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from ..errors import Invalid, NotAllowed
+from ..model.message import Proof
 from ..model.names import POSTMASTER, check_agent, fold
 
 Rule = Literal["own", "operator", "anyone"]
@@ -50,6 +51,7 @@ RULES: dict[str, Rule] = {
     "room": "operator",
     "tokens": "operator",
     "peers": "operator",
+    "people": "anyone",
     "webhooks": "operator",
     "janitor": "operator",
     "doctor": "operator",
@@ -88,6 +90,10 @@ NEEDS: dict[str, frozenset[str]] = {
     "converse": _SEND,
 }
 
+# What settles or hides mail that waits for a person: in a person's mailbox it needs that person's proof (`proof`).
+# Reading needs none, and a letter is signed when it is composed.
+PROVEN = frozenset({"claim", "settle", "revive", "purge", "unsend", "task", "escalations", "block"})
+
 # Actions in which a caller could pose as the postmaster, and the field that names the agent in each.
 _NAME_FIELD = {"send": "sender", "register": "id", "join": "agent_id"}
 
@@ -116,6 +122,7 @@ _PHRASES = {
     "room": "act as the operator",
     "tokens": "manage tokens",
     "peers": "manage peers",
+    "people": "look at people",
     "webhooks": "manage webhooks",
     "janitor": "tidy up",
     "doctor": "look for damage",
@@ -132,6 +139,8 @@ class Principal(Struct, frozen=True):
     scopes: frozenset[str] | None = None  # the rights of its token; None: it has no token, and no limit
     token: str | None = None  # the id of the token that it presented
     heeds_seals: bool = False  # operator only while no agent of the room is sealed (see `tokens`)
+    signer: Any = None  # the person's own key, where a person calls in this process (`proof.Signer`)
+    proven: tuple[str, Proof] | None = None  # the person who signed this request over a wire
 
 
 OWNER = Principal("owner", operator=True)
@@ -141,6 +150,11 @@ SOCKET = Principal(OWNER.name, operator=True, heeds_seals=True)  # a caller of t
 def agent_principal(agent: str) -> Principal:
     """Return the principal of an agent without a token."""
     return Principal(f"agent:{agent}", agent=check_agent(agent, "agent"))
+
+
+def phrase_of(action: str) -> str:
+    """Return how an error names the action."""
+    return _PHRASES.get(action, action)
 
 
 def authorize(principal: Principal, action: str, mailbox: str | None = None) -> None:
@@ -157,7 +171,7 @@ def authorize(principal: Principal, action: str, mailbox: str | None = None) -> 
     # After the postmaster: not even the operator writes in its name (G8).
     if principal.operator or rule == "anyone":
         return
-    phrase = _PHRASES.get(action, action)
+    phrase = phrase_of(action)
     if rule == "own" and mailbox is not None and mailbox == principal.agent:
         if principal.scopes is None or principal.scopes & NEEDS[action]:
             return

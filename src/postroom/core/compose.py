@@ -114,7 +114,7 @@ class LetterFields(RequestFields, kw_only=True):
     extra: Annotated[dict[str, Any] | None, LOCAL] = None  # fields of other systems
 
 
-_LETTER_FIELDS = LetterFields.__struct_fields__[1:]  # without `agent_id`
+_LETTER_FIELDS = [name for name in LetterFields.__struct_fields__ if name not in MailboxVerb.__struct_fields__]
 
 
 class Draft(LetterFields, kw_only=True):

@@ -78,6 +78,14 @@ class NextLook:
         self.deadlines: dict[str, datetime] = {}  # of tasks, by the ids of the letters that opened them
 
 
+class WithKeys:
+    """The people of whom the room holds keys, as this process saw them last (`proof`)."""
+
+    def __init__(self) -> None:
+        self.look_at = 0.0  # by the monotonic clock
+        self.names: frozenset[str] = frozenset()
+
+
 class Core(Struct, frozen=True):
     """One open room as the verbs see it: the store and the policy under which it is used."""
 
@@ -90,6 +98,7 @@ class Core(Struct, frozen=True):
     default_scope: str = DEFAULT_SCOPE  # of letters by programs of agent-inbox that name none
     rates: SenderRates = field(default_factory=SenderRates)
     next_look: NextLook = field(default_factory=NextLook)
+    with_keys: WithKeys = field(default_factory=WithKeys)
 
     def now(self) -> Moment:
         return self.clock.now()

@@ -36,6 +36,7 @@ from .core import change_record, commit, find_record, find_value, put_record, va
 from .deliveries import notice
 from .messages import Receipt, commit_posts, prepare_authorised, with_prefix
 from .names import current_name, names_of
+from .proof import is_unproven
 from .validation import as_list, check_limit
 from .verb import MailboxVerb, verb
 
@@ -177,7 +178,10 @@ def current(core: Core, one: Escalation) -> Escalation:
     for name in one.reached:
         query = LetterQuery(replies_in=one.thread, sender=spelt(core.store, name), after=first.number)
         for letter in core.store.letters(query):
-            if any(recipient.address in asker for recipient in letter.message.recipients):
+            if is_unproven(core, letter.message):
+                continue  # whoever wrote it: only the person answers for the person (G12)
+            is_to_asker = any(recipient.address in asker for recipient in letter.message.recipients)
+            if is_to_asker and not _is_unsent(core, letter.message.id):
                 return replace(one, status="answered", closed_at=letter.message.created_at, closed_by=name)
     return one
 

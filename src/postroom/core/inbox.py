@@ -25,6 +25,7 @@ from ..model.values import check_label, check_time
 from ..store.protocol import spelling_of
 from . import compose, names, presentation
 from .deliveries import SLICE, apply_timers, move_found
+from .proof import people_names
 from .validation import as_list, check_count, check_limit
 from .verb import LONGEST_WAIT, MailboxVerb, PriorityWord, Verb, checked_mailbox, verb
 
@@ -178,7 +179,10 @@ class Digest(MailboxVerb, kw_only=True):
             check_count(self.longest, "longest", least=0),
         )
         total = max(total, len(messages))
-        return presentation.digest(messages, os.urandom(8).hex(), budget=budget, longest=longest, total=total)
+        nonce = os.urandom(8).hex()
+        return presentation.digest(
+            messages, nonce, budget=budget, longest=longest, total=total, people=people_names(core)
+        )
 
 
 def check_spelling(core: Core, mailbox: str) -> None:

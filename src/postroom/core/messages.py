@@ -50,6 +50,7 @@ from .compose import (
     letter_fields,
 )
 from .names import check_not_moved, is_sent_by
+from .proof import is_person, sign_letter
 from .task_index import has_moved, opened_by
 from .validation import as_list
 from .verb import MailboxVerb, verb
@@ -218,7 +219,7 @@ def prepare_authorised(
         raise
 
 
-def _checked_post(
+def _checked_post(  # noqa: C901 - one list of checks, in order
     core: Core, principal: Principal, draft: Draft, now: datetime, batch: AnswerRates | None
 ) -> Post:
     """Check everything that does not need the commit lock, in the order in which errors are most useful."""
@@ -246,6 +247,8 @@ def _checked_post(
     if message.in_reply_to is not None:
         names = [name for name, _ in first] + others
         message = _with_parent_fields(core, message, names, draft)
+    if is_person(core, message.sender):
+        message = sign_letter(core, principal, message)  # with every field that its proof covers
     # After the parent's thread is known: the rate counts per thread or conversation (G11). A letter that is no
     # reply and is in no named conversation has none.
     if message.thread_id or message.conversation_id or message.thread_tag:
@@ -688,7 +691,7 @@ def check_answer_rate(core: Core, message: Message, batch: AnswerRates | None = 
         return
     batch = batch or AnswerRates()
     _check_sender_rate(core, message, own, batch)
-    if _is_to_several(message) and message.sender != core.limits.human:
+    if _is_to_several(message) and message.proof is None:
         _check_group_rate(core, message, shared, batch)
 
 
@@ -709,10 +712,11 @@ def _check_group_rate(core: Core, message: Message, place: LetterQuery, batch: A
     if earlier is None or not is_within(HOUR, earlier[1], now):
         return
     since = 0 if earlier[0] is None else earlier[0] - 1  # minus one: that letter may be the person's own
-    person = core.store.letters(replace(place, sender=core.limits.human, after=since))
+    letters = core.store.letters(replace(place, sender=core.limits.human, after=since))
+    person = next((letter for letter in letters if letter.message.proof is not None), None)
     # A person wrote meanwhile: agents may go on, and count from there (G11).
-    if person:
-        earlier = _earlier_letter(core, message, replace(several, after=person[0].number), back)
+    if person is not None:
+        earlier = _earlier_letter(core, message, replace(several, after=person.number), back)
     if earlier is not None and _is_answer(core, message, place, earlier[0]):
         raise too_crowded(_rate_key(place), rate, earlier[1], now)
 

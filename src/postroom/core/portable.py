@@ -198,11 +198,12 @@ def _post(core: Core, message: Message, deliveries: tuple[Delivery, ...]) -> Pos
     """Return the write of a letter, if it could have been sent here and its deliveries could belong to it."""
     now = check_time(message.created_at, "created_at")
     message = _with_one_human(message)
-    set_by_room = {name: getattr(message, name) for name in ("thread_id", "hops", "trace", "proven")}
+    set_by_room = {name: getattr(message, name) for name in ("thread_id", "hops", "trace", "proven", "proof")}
     # A file can hold anything: only what could have been sent here is taken in.
     if replace(compose(core, draft_of(message), now), **set_by_room) != message:
         raise Invalid("is not a letter in the format of this room", field="letter")
-    message = vouched(core.store, message)
+    # A proof names its own room. Keys are not imported either: they grant.
+    message = vouched(core.store, replace(message, proof=None))
     for agent in message.trace:
         check_party(agent, "trace")
     check_count(message.hops, "hops", least=0)

@@ -18,6 +18,7 @@ from ..model.query import Found, Query
 from . import messages, work
 from .compose import RequestFields
 from .deliveries import apply_timers
+from .proof import is_unproven
 from .verb import LOCAL, LONGEST_WAIT, verb
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class Ask(RequestFields, kw_only=True):
         request = self.sent
         apply_timers(core, core.now(), (self.agent_id,))
         replies = [found for found in self._thread(core, request) if found.message.in_reply_to == request.id]
-        answers = [found for found in replies if not found.message.is_automatic]
+        # In a person's name, only the person answers (G12).
+        answers = [one for one in replies if not one.message.is_automatic and not is_unproven(core, one.message)]
         bounces = [found for found in replies if found.message.kind == BOUNCE]
         if answers:
             return Answer(
@@ -78,7 +80,7 @@ class Ask(RequestFields, kw_only=True):
     def _acknowledged(self, core: Core, principal: Principal, found: list[Found]) -> list[Found]:
         """Acknowledge letters that are open; one that another worker of this mailbox has claimed stays its own."""
         open_letters = [one.message.id for one in found if one.delivery.state is State.UNREAD]
-        if open_letters:
+        if open_letters and not (self.sent and is_unproven(core, self.sent)):
             with suppress(LeaseLost):
                 return work.Ack(agent_id=self.agent_id, ids=open_letters).run(core, principal).letters
         return found

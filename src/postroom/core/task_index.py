@@ -30,6 +30,7 @@ from ..model.task import (
 from ..store.protocol import Post, Put, first_sent
 from . import names
 from .core import find_value, values_of
+from .proof import is_unproven
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,6 +58,8 @@ def with_index(core: Core, writes: Iterable[Write], step: Step | None = None) ->
             # The letter may name a former name, or only a skill.
             receiver = next(one.mailbox for one in ready.deliveries if one.kind == "to")
             write_task(pages, replace(opened, receiver=receiver))
+        elif before is not None and is_unproven(core, message):
+            continue  # a letter in a person's name moves no task (G12)
         elif before is not None and (after := (step or advance)(before, message)) != before:
             write_task(pages, after)
     return [*_puts(pages), *planned]

@@ -199,7 +199,10 @@ class _Run:
         for letters in letters_of(self._source, SLICE):
             self._carry(
                 [
-                    (vouched(self._target, message), [without_old_lease(one, self._boot) for one in held])
+                    (
+                        vouched(self._target, replace(message, proof=None)),
+                        [without_old_lease(one, self._boot) for one in held],
+                    )
                     for message, held in letters
                 ]
             )

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from functools import cache, partial
 from typing import (
@@ -40,12 +41,13 @@ from msgspec import UNSET, Struct
 
 from ..errors import Invalid
 from ..model.names import HUMAN, check_agent, meant
-from .authorize import authorize
+from .authorize import PROVEN, authorize, phrase_of
 from .due import do_some
+from .proof import check_person, is_person, prove_request
 from .validation import check_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..model.query import Moment
     from .authorize import Principal
@@ -58,6 +60,7 @@ V = TypeVar("V", bound="type[Verb]")
 
 # The help of a field that only callers in this process may give: it is no parameter over a wire.
 LOCAL = "for callers in this process"
+PROOF = "proof"  # the parameter that every verb takes over a wire
 
 # Types of parameters. Over a wire a time is text in ISO 8601, or seconds from now.
 PriorityWord = Annotated[
@@ -96,6 +99,7 @@ class Verb(Struct, kw_only=True):
     """One request to a room, with its parameters. It is made for one call, and filled in while it is checked."""
 
     whose: ClassVar[str | None] = None  # the parameter that names the mailbox; None: it is about the room
+    proof: Annotated[Mapping[str, Any] | None, LOCAL] = None  # parameters that a person signed, as they came
 
     def owners(self, _core: Core, _principal: Principal) -> list[str | None]:
         """Return the mailboxes that the request is about, for `authorize`; None stands for the room."""
@@ -252,8 +256,12 @@ def authorised(core: Core, principal: Principal, request: Runs[T]) -> Callable[[
     """Authorise the caller, and return the call that carries out the request once, without waiting."""
     verb: Any = request
     declaration = declared_by[type(verb)]
+    if verb.proof is not None:
+        principal = prove_request(core, principal, declaration.name, verb.proof)
     for owner in verb.owners(core, principal):
         authorize(principal, declaration.action, owner)
+        if declaration.action in PROVEN and declaration.writes and owner is not None and is_person(core, owner):
+            check_person(core, principal, owner, phrase_of(declaration.action))
         if declaration.also is not None:
             authorize(principal, declaration.also, owner)
     return partial(request.run, core, principal)
@@ -335,6 +343,9 @@ def from_params(cls: type[V_], params: Mapping[str, Any]) -> V_:
     values: dict[str, Any] = {}
     written: dict[str, str] = {}
     for name, value in params.items():
+        if name == PROOF:  # of any verb: the person's signature of this request
+            values[PROOF], written[PROOF] = params, PROOF
+            continue
         own = name if name in known else snake(name)
         own = declaration.old_names.get(own, own)
         if own not in known:

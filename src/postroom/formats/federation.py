@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ..errors import PostroomError
-    from ..model.message import Recipient
+    from ..model.message import Proof, Recipient
     from ..model.names import (
         Address,
     )
@@ -115,6 +115,7 @@ def envelope_for(
             trace=tuple(_global_name(name, here) for name in letter.trace),
             extra=extra,
             proven=False,
+            proof=_leaving(letter),
         ),
         source=system_of(letter.sender) or here,
         targets=tuple(targets),
@@ -123,6 +124,14 @@ def envelope_for(
         # Each system once: the receiver refuses a letter that lists it (G11).
         path=tuple(dict.fromkeys([*origin.get("path", ()), here])),
     )
+
+
+def _leaving(letter: Message) -> Proof | None:
+    """Return the proof of a letter with its recipients as they were written in its room, as they were signed."""
+    proof = letter.proof
+    if proof is None or proof.over != "letter" or proof.recipients:
+        return proof if proof is not None and proof.over == "letter" else None
+    return replace(proof, recipients=tuple(one for one in letter.recipients if one.kind != "bcc"))
 
 
 def origin_route(letter: Message) -> dict[str, Any]:

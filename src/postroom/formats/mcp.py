@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
+from ..core.presentation import NOTICE, PEOPLE, notice_of
 from ..errors import Invalid
 from ..model.codec import to_plain
 from ..model.message import content_of, is_typed, payload_to_parts
 from .inbox import agent_record, present, stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from ..core.messages import Receipt
     from ..core.tasks import FoundTask
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
     from ..model.report import Trace
 
 
-def record(letter: Message, **more: Any) -> dict[str, Any]:
-    """Return a letter as a model gets it."""
+def record(letter: Message, *, people: Collection[str] = PEOPLE, **more: Any) -> dict[str, Any]:
+    """Return a letter as a model gets it. `people` are the folded names of people, whose letters say so first."""
+    notice = notice_of(letter, people)
     return _without_empty(
         {
+            "notice": None if notice == NOTICE else notice,
             "id": letter.id,
             "from": letter.sender,
             "verified": letter.proven or None,  # left out if it is not
@@ -48,9 +51,9 @@ def record(letter: Message, **more: Any) -> dict[str, Any]:
     )
 
 
-def received(found: Found, **more: Any) -> dict[str, Any]:
+def received(found: Found, *, people: Collection[str] = PEOPLE, **more: Any) -> dict[str, Any]:
     """Return a letter as the owner of the mailbox may see it."""
-    return record(found.message.seen_by(found.delivery.mailbox), **more)
+    return record(found.message.seen_by(found.delivery.mailbox), people=people, **more)
 
 
 def read_content(body: str | None, content: dict[str, Any] | None) -> str | list[dict[str, Any]]:
@@ -73,10 +76,13 @@ def counted(records: Iterable[dict[str, Any]], **more: Any) -> dict[str, Any]:
     return {**more, "count": len(shown), "messages": shown}
 
 
-def trace_record(life: Trace) -> dict[str, Any]:
+def trace_record(life: Trace, *, people: Collection[str] = PEOPLE) -> dict[str, Any]:
     """Return a letter with what became of it."""
     stops = [{"agentId": stop.mailbox, "state": str(stop.state)} for stop in life.stops]
-    return record(life.message) | {"recipients": stops, "replies": list(map(record, life.replies))}
+    return record(life.message, people=people) | {
+        "recipients": stops,
+        "replies": [record(reply, people=people) for reply in life.replies],
+    }
 
 
 def settled(found: Settled) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from msgspec.structs import asdict
 
 from ..core import agents, alerts, inbox, stats, waiting_list
 from ..core.alerts import LOOK_EVERY, NOT_NOW, SOON
+from ..core.people import ListPeople
+from ..core.presentation import PEOPLE, notice_of, notice_of_sender
 from ..core.verb import declared_by, perform
 from ..environment import AUTH_TOKEN, variable
 from ..errors import Busy, PostroomError, Unreadable
@@ -28,7 +30,7 @@ from ..formats.plain import read_result
 from ..model.agent import Warmth
 from ..model.codec import encode
 from ..model.message import Priority, content_of
-from ..model.names import HUMAN, check_agent, fold
+from ..model.names import check_agent, fold
 from ..model.task import ESCALATION, TASK, TASK_UPDATE
 from ..server.inbox_actions import RegisterAgent
 from .inbox_files import InboxFolder
@@ -37,10 +39,11 @@ from .sessions import BEAT
 from .text import MOST_POINTERS, ShownLetter, orders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from ..core.authorize import Principal
     from ..core.core import Core
+    from ..core.people import People
     from ..formats.inbox import Entry
     from ..model.alert import Rung
     from ..model.query import Found
@@ -129,8 +132,6 @@ class MailSource(Protocol):
 class VerbSource(ABC):
     """The mail of an agent, by verbs. `state` is the state folder of its room, if that is a chipset's."""
 
-    human = HUMAN  # the name of the person; a daemon does not tell another
-
     def __init__(self, agent: str, state: str = "") -> None:
         self._agent = agent
         self._state = state
@@ -208,12 +209,18 @@ class VerbSource(ABC):
     def leave(self) -> None:
         self._call(agents.Goodbye)
 
+    def people(self) -> Collection[str]:
+        """Return the folded names of people in the room."""
+        found: People = self.call(ListPeople)
+        return {*map(fold, found.mailboxes), *(fold(key.person) for key in found.people)}
+
     def _call(self, verb: Any, **params: Any) -> Any:
         return self.call(verb, agent_id=self._agent, **params)
 
     def _check(self, **params: Any) -> list[ShownLetter]:
         found = self._call(inbox.Check, peek=True, **params).letters
-        return [_shown(letter, self.human) for letter in found]
+        people = self.people() if found else PEOPLE
+        return [_shown(letter, people) for letter in found]
 
 
 class RoomSource(VerbSource):
@@ -222,7 +229,6 @@ class RoomSource(VerbSource):
     def __init__(self, agent: str, access: Access) -> None:
         super().__init__(agent, state_of(access.room_address))
         self._core, self._principal = access.core, access.principal
-        self.human = access.settings.human
 
     def call(self, verb: Any, **params: Any) -> Any:
         return perform(self._core, self._principal, verb(**params))
@@ -332,8 +338,8 @@ class FileSource:
 # -- letters
 
 
-def _shown(found: Found, human: str) -> ShownLetter:
-    """Return a letter of a room. `human` is the name of the person."""
+def _shown(found: Found, people: Collection[str]) -> ShownLetter:
+    """Return a letter of a room. `people` holds the folded names of people."""
     letter = found.message
     return ShownLetter(
         id=letter.id,
@@ -345,14 +351,15 @@ def _shown(found: Found, human: str) -> ShownLetter:
         thread_tag=letter.thread_tag or "",
         sent_at=letter.created_at,
         content=content_of(letter.parts),
-        is_persons=letter.proven and fold(letter.sender) == fold(human),
+        notice=notice_of(letter, people),
         was_read=found.delivery.read_at is not None,
     )
 
 
 def shown_entry(entry: Entry) -> ShownLetter:
     """Return a letter of a file, in which any program may write any name."""
-    return ShownLetter(origin=f"{entry.sender} (unverified)", **asdict(entry))
+    notice = notice_of_sender(entry.sender)
+    return ShownLetter(origin=f"{entry.sender} (unverified)", notice=notice, **asdict(entry))
 
 
 # -- the source of a session

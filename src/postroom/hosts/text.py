@@ -71,7 +71,7 @@ class ShownLetter(Entry, frozen=True, kw_only=True):
     """A letter as hooks show it, from whatever source."""
 
     origin: str  # the sender, with how it is known
-    is_persons: bool = False  # it is proven that the person wrote it
+    notice: str = presentation.NOTICE  # whose word it is
     was_read: bool = False
 
     @property
@@ -89,7 +89,7 @@ def shown(letters: Sequence[ShownLetter], total: int, now: datetime, nonce: str,
     pieces: list[str] = []
     room = BUDGET - len(head) - 100
     for letter in letters:
-        plain = replace(letter, origin=letter.sender, kind="", is_persons=False)  # agent-inbox knows none of these
+        plain = replace(letter, origin=letter.sender, kind="")  # agent-inbox knows none of these
         piece = _letter(plain, now, nonce, longest)
         if len(piece) > room and pieces:
             break
@@ -168,7 +168,7 @@ def ring(rung: Rung) -> str:
     head = f"{MARK}new mail for {rung.mailbox}; {_count(rung.unread, 'letter')} unread.\n"
     lines = [
         _pointer(
-            f"{one.sender} ({origin_word(one.sender, proven=one.proven)})",
+            f"{one.sender} ({origin_word(one.sender, proven=one.proven, signed=one.signed)})",
             one.subject,
             one.id,
             _markers("", one.priority.name.lower()),
@@ -222,8 +222,7 @@ def _letter(letter: ShownLetter, now: datetime, nonce: str, longest: int) -> str
     if letter.thread_tag:
         words.append(f"(thread: {_words(letter.thread_tag)})")
     id = f"Id: {_words(letter.id)}\n" if letter.id else ""
-    notice = presentation.PERSONS_NOTICE if letter.is_persons else presentation.NOTICE
-    fence = presentation.fence(_text(letter.content), nonce, longest, notice=notice)
+    fence = presentation.fence(_text(letter.content), nonce, longest, notice=letter.notice)
     return _escape_host_tags(f"{presentation.defuse(' '.join(words))}\n{id}{fence}\n")
 
 

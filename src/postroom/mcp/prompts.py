@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from ..core import inbox, threads
-from ..core.presentation import fence
+from ..core.presentation import fence, notice_of
 from ..core.stats import GetTrace
 from ..core.verb import perform, verb
 from ..formats.inbox import stamp
@@ -122,4 +122,4 @@ def _fenced(letter: Message, longest: int) -> str:
     """Return a letter with subject and text inside a fence; the facts above it were checked by the room."""
     facts = f"- From: {letter.origin}\n- Id: {letter.id}\n- Sent: {stamp(letter.created_at)}"
     words = "\n\n".join(piece for piece in (letter.subject, letter.text) if piece)
-    return f"{facts}\n\n{fence(words, os.urandom(8).hex(), longest)}"
+    return f"{facts}\n\n{fence(words, os.urandom(8).hex(), longest, notice=notice_of(letter))}"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 from urllib.parse import unquote
 
 from ..core import inbox, threads
+from ..core.proof import people_names
 from ..core.stats import GetTrace
 from ..core.verb import perform, verb
 from ..errors import Busy, Resync
@@ -80,11 +82,14 @@ class ReadResource(ResourceVerb, kw_only=True):
         (kind, id), me = self.target, self.mine()
         if kind == "inbox":
             check = inbox.Check(agent_id=me, peek=True, limit=MAX_LETTERS)
-            return counted(map(received, perform(core, principal, check).letters), agentId=id)
+            return counted(
+                map(partial(received, people=people_names(core)), perform(core, principal, check).letters),
+                agentId=id,
+            )
         if kind == "thread":
             found = perform(core, principal, threads.GetThread(agent_id=me, thread=id)).letters
-            return counted(map(record, found), thread=id)
-        return trace_record(self.trace(core, principal))
+            return counted(map(partial(record, people=people_names(core)), found), thread=id)
+        return trace_record(self.trace(core, principal), people=people_names(core))
 
 
 @verb(PLACE, "agent_id, thread, since", registry=ADDED, action="check", writes=False)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec import Struct
 
 from ..core import agents, inbox, messages, search, tasks, threads, work
+from ..core.proof import people_names
 from ..core.round_trip import Ask
 from ..core.verb import LOCAL, authorised, checked_mailbox, parameters, perform, set_parameters, snake, verb
 from ..errors import Invalid, NotAllowed, UnknownAgent
@@ -231,8 +232,8 @@ class SendingTool(Tool, kw_only=True, rename={"from_": "from"}):
 
 @tool("send_message", action="send", waits=True)
 class SendMessage(SendingTool, kw_only=True, rename={"from_": "from"}):
-    """Send a message to agents, or to human, the person. It is stored durably before this returns. With timeout, wait
-    for the answer; while it is null, wait_for_mail with thread.
+    """Send a message to agents. To ask the person, send it to human, with timeout. It is stored durably before this
+    returns. With timeout, wait for the answer; while it is null, wait_for_mail with thread.
     """
 
     title = "Send a message"
@@ -279,7 +280,7 @@ class SendMessage(SendingTool, kw_only=True, rename={"from_": "from"}):
     def _ask(self, core: Core, principal: Principal, letter: dict[str, Any]) -> dict[str, Any]:
         self.question = self.question or Ask(to=self.to, **letter)
         found = authorised(core, principal, self.question)()
-        answer = None if found.letter is None else received(found.letter)
+        answer = None if found.letter is None else received(found.letter, people=people_names(core))
         return {"ok": True, "messageId": found.id, "thread": found.thread, "answer": answer}
 
     def is_empty(self, result: dict[str, Any]) -> bool:
@@ -304,7 +305,7 @@ class CheckInbox(Tool, kw_only=True):
         me = self.mine()
         self._announce(core, principal, me)
         check = inbox.Check(agent_id=me, unread_only=self.unread_only, limit=self.limit)
-        return counted(map(received, perform(core, principal, check).letters))
+        return counted(map(partial(received, people=people_names(core)), perform(core, principal, check).letters))
 
     def _announce(self, core: Core, principal: Principal, me: str) -> None:
         """Record that an agent that checks its inbox is active; register it if it is unknown."""
@@ -334,7 +335,7 @@ class ReadThread(Tool, kw_only=True):
         scope = self.scope or self.team or (None if me else DEFAULT_SCOPE)
         letters = self._seen(core, principal, partial(threads.GetTagged, tag=tag, scope=scope), is_tag=True)
         letters = letters or self._seen(core, principal, partial(threads.GetThread, thread=tag))
-        return counted(map(record, letters), threadTag=tag)
+        return counted(map(partial(record, people=people_names(core)), letters), threadTag=tag)
 
     def _seen(
         self, core: Core, principal: Principal, verb: Callable[..., Any], *, is_tag: bool = False
@@ -391,7 +392,10 @@ class WaitForMail(Tool, kw_only=True):
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
         wait = inbox.Wait(agent_id=self.mine(), **self.some("since", "thread"))
         found = authorised(core, principal, wait)()
-        return {"message": None if found.letter is None else received(found.letter), "cursor": found.cursor}
+        return {
+            "message": None if found.letter is None else received(found.letter, people=people_names(core)),
+            "cursor": found.cursor,
+        }
 
     def is_empty(self, result: dict[str, Any]) -> bool:
         return result["message"] is None
@@ -426,7 +430,12 @@ class Claim(Tool, kw_only=True):
         claim = work.Claim(agent_id=self.mine(), count=self.count, lease=self.lease)
         claimed = authorised(core, principal, claim)()
         return counted(
-            received(one, token=one.delivery.lease and one.delivery.lease.token, leaseSeconds=claimed.lease)
+            received(
+                one,
+                people=people_names(core),
+                token=one.delivery.lease and one.delivery.lease.token,
+                leaseSeconds=claimed.lease,
+            )
             for one in claimed.letters
         )
 
@@ -480,7 +489,7 @@ class SearchMail(Tool, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
         wanted = search.Search(agent_id=self.mine(), **self.some("query", "limit", "ranked"))
-        return counted(map(record, perform(core, principal, wanted).letters))
+        return counted(map(partial(record, people=people_names(core)), perform(core, principal, wanted).letters))
 
 
 @tool("task", action="task")

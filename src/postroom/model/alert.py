@@ -110,6 +110,7 @@ class AlertLetter(Brief, frozen=True, kw_only=True):
     thread: str
     priority: Priority
     proven: bool = False  # the sender showed a token
+    signed: bool = False  # the sender is a person, who signed it
 
 
 class Rung(Brief, frozen=True, kw_only=True):

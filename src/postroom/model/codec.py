@@ -25,7 +25,17 @@ try:  # `hashlib` loads all of OpenSSL, which no send needs
 except ImportError:  # not CPython
     from hashlib import blake2b
 
-__all__ = ["USUAL", "blake2b", "convert", "decode_message", "digest", "encode", "to_plain", "with_defaults"]
+__all__ = [
+    "USUAL",
+    "blake2b",
+    "convert",
+    "decode_message",
+    "digest",
+    "encode",
+    "encode_sorted",
+    "to_plain",
+    "with_defaults",
+]
 
 T = TypeVar("T")
 _DEFAULTS = {
@@ -56,7 +66,7 @@ def _from_builtin(wanted: type, value: Any) -> Any:
 
 
 encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=_to_builtin).encode  # any value of the model
-_encode_sorted = msgspec.json.Encoder(enc_hook=_to_builtin, order="deterministic").encode
+encode_sorted: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=_to_builtin, order="deterministic").encode
 
 
 @cache
@@ -105,9 +115,11 @@ def digest(message: Message) -> str:
         task = replace(task, deadline=_NO_TIME)
     # A repeated send gets a new id and a new time, and a span such as "in 5 min" another expiry: only whether
     # there is one counts (G3).
-    bare = replace(message, id="", created_at=_NO_TIME, expires_at=expires, task=task, key=None, proven=False)
+    bare = replace(
+        message, id="", created_at=_NO_TIME, expires_at=expires, task=task, key=None, proven=False, proof=None
+    )
     bare = with_defaults(bare)
-    return blake2b(_encode_sorted(bare), digest_size=16).hexdigest()
+    return blake2b(encode_sorted(bare), digest_size=16).hexdigest()
 
 
 def token_hash(token: str) -> str:

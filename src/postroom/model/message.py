@@ -155,7 +155,8 @@ DEFAULT_SCOPE = "default"
 BOUNCE = "bounce"  # kind of a notice: mail could not be delivered
 ESCALATION_UPDATE = "escalation_update"  # kind of a notice: an escalation goes to the next person
 OVERDUE = "task_overdue"  # kind of a notice: a task is not finished at its deadline
-AUTOMATIC = frozenset({BOUNCE, ESCALATION_UPDATE, OVERDUE})  # kinds that only Postroom itself writes
+KEY_CHANGED = "key_changed"  # kind of a notice: a person has another key
+AUTOMATIC = frozenset({BOUNCE, ESCALATION_UPDATE, OVERDUE, KEY_CHANGED})  # kinds that only Postroom itself writes
 FEDERATION_NOTE = "federation"  # key in `extra`: the route by which the letter came from another system
 TURN_NOTE = "turn"  # key in `extra`: the letter was sent as a turn of a conversation
 MAP_NOTE = "map"  # key in `extra`: how the letter was written in a MAP message
@@ -191,6 +192,18 @@ class TaskNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str | None = None
 
 
+class Proof(Brief, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """A person's signature of a letter (`person.py`). A stored letter has one only if the room has checked it."""
+
+    key: str  # the id of the person's key
+    signature: str
+    over: Literal["letter", "request"] = (
+        "letter"  # a request over a wire is checked once, and proves nothing later
+    )
+    room: str = ""  # the room in which it was written, of a letter to another system
+    recipients: tuple[Recipient, ...] = ()  # as written there
+
+
 class Message(Brief, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """A letter: written once, never changed."""
 
@@ -219,6 +232,7 @@ class Message(Brief, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     key: str | None = None  # idempotency key; None means the id is the key
     extra: dict[str, Any] = field(default_factory=dict)  # unknown fields of a source format
     proven: bool = False  # its sender showed a token; set by Postroom, never taken from a request
+    proof: Proof | None = None  # its sender is a person and signed it; checked by Postroom before it is stored
 
     @property
     def text(self) -> str:
@@ -238,7 +252,7 @@ class Message(Brief, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     @property
     def origin(self) -> str:
         """The sender, and whether it is verified."""
-        return f"{self.sender} ({origin_word(self.sender, proven=self.proven)})"
+        return f"{self.sender} ({origin_word(self.sender, proven=self.proven, signed=self.proof is not None)})"
 
     def seen_by(self, mailbox: str | None) -> Message:
         """Return this letter as `mailbox` may see it: a bcc is shown to the sender and to that recipient alone."""
@@ -251,8 +265,13 @@ class Message(Brief, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         return self
 
 
-def origin_word(sender: str, *, proven: bool) -> str:
-    """Return `verified` or `unverified`. The postmaster is always verified: no caller can use its name."""
+def origin_word(sender: str, *, proven: bool, signed: bool = False) -> str:
+    """Return `the user, proven`, `verified` or `unverified`.
+
+    The postmaster is always verified: no caller can use its name.
+    """
+    if signed:
+        return "the user, proven"
     return "verified" if proven or sender == POSTMASTER else "unverified"
 
 

@@ -47,6 +47,9 @@ ALERT_LOG = "bell"  # the alert log of one channel, by mailbox and channel
 RECIPIENT_ALERTS = "told"  # the alerts of a mailbox, shared by all its channels
 AUDIT = "audit:"  # followed by a mailbox: the alerts of each of its letters, by letter; deleted with the letter
 AUDITED = "audited"  # the letters of a mailbox that had the latest alerts
+PERSON = "person"  # a public key of a person, by its id; never imported, because it grants
+IDENTITY = "identity"  # under EVERYONE, a random name of the room, which proofs name; made with the first key
+NONCES = "nonces"  # under EVERYONE, the proofs of requests that were used in the last minutes
 MOVED_HERE = "moved"  # a delivery that was moved here from another room, by letter and mailbox
 
 

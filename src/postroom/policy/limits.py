@@ -51,6 +51,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     retain_changes: Count = 100_000  # how many numbered changes are kept for cursors
     ladder: Names = "coo,human"  # the agents to ask when one escalates, the lowest first, with commas
     human: Name = "human"  # the mailbox of the person; agents may also write to human, user or ceo
+    people: NamesOrNone = ""  # further people's mailboxes, with commas; like human, they answer with a key
     escalation_after: Seconds = 4 * HOUR  # seconds without an answer before a question climbs; 0 = never
     search_window: Count = 1000  # of the newest letters found, how many a ranked search compares
     offline_after: Seconds = 60.0  # seconds without a heartbeat, at least

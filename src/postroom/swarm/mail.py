@@ -408,7 +408,8 @@ def _in_thread(core: Core, principal: Principal, post: Post, reply_to: str | Non
     message = post.message
     if message.in_reply_to == reply_to and (thread is None or message.thread_id == thread):
         return post
-    threaded = _with_fields(core, post, in_reply_to=reply_to, thread_id=thread or message.thread_id)
+    fields = {"in_reply_to": reply_to, "thread_id": thread or message.thread_id}
+    threaded = _with_fields(core, post, **fields, proof=None)  # it was signed as another letter
     check_answer_rate(core, threaded.message)
     return threaded
 

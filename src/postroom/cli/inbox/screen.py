@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.waiting_list import MOST
+from ...model.task import TaskState
 from ..escalation import about, presses
 from ..output import BAR, ago, begun, body_lines, broken, cut, one_line, painted, table, width, wrapped
 from ..screen import Frame
@@ -114,7 +115,10 @@ class Keyboard:
 # -- the state as lines on a screen, never more or longer than fit
 
 LOW = 12  # lines; a lower screen shows the list alone
-_COLOURS = {"escalation": "yellow", "question": "yellow", "task": "cyan", "news": "dim"}
+_COLOURS = {
+    "escalation": "yellow", "question": "yellow", "task": "cyan", "accepted": "green", "working": "green",
+    "news": "dim",
+}  # fmt: skip
 _TITLES = ("SINCE", "WHAT", "FROM", "ABOUT")
 _LEAST_NAME = 10  # columns
 _LONGEST = 500  # characters of a text on one line
@@ -122,6 +126,7 @@ _MOVES = (
     ("↑ ↓ j k", "the one above, the one below"),
     ("Space g G", "a page on; to the beginning, to the end"),
     ("Enter o", "open it: the letter whole, and what was said before it"),
+    ("s", "what you sent, and back to what waits"),
     ("n p", "when one is open: the next, the one before"),
     ("q Esc ←", "back to the list; q there leaves"),
     ("?", "this page"),
@@ -165,6 +170,8 @@ def extent(state: InboxState, letter: Sequence[str], size: terminal_size) -> Ext
 def _title(state: InboxState, screen: Screen, lines: int, room: int) -> str:
     """Return the title: the mailbox, and how much waits since when, or which lines of a letter are shown."""
     count = len(state.entries)
+    if state.shows_sent and state.opened is None:
+        return f"{state.me}: sent, the newest first"
     if not count:
         return f"{state.me}: nothing waits"
     if state.opened is not None and state.current is not None:
@@ -200,7 +207,9 @@ def _row(state: InboxState, screen: Screen, entry: Entry) -> tuple[str, ...]:
     marks = "".join(f"[{word}] " for word in (*draft, *presses(entry, screen.now)))
     subject = marks + (about(entry) or entry["text"][:_LONGEST])
     sender = cut(one_line(entry["from"]), max(screen.width // 4, _LEAST_NAME))
-    return ago(entry["since"], screen.now), entry["what"], sender, subject
+    # A task that was accepted is in the person's own hands, and looks so.
+    what = entry["state"] if entry["what"] == "task" and entry["state"] != TaskState.PENDING else entry["what"]
+    return ago(entry["since"], screen.now), what, sender, subject
 
 
 def _mark(state: InboxState, entry: Entry) -> str:
@@ -256,12 +265,15 @@ def _hints(state: InboxState) -> str:
     if state.opened is not None:
         back = [GONE] if entry is None else []
         return "  ".join([*back, *verbs, "q back", "? keys"])
-    return "  ".join([*verbs, *(["Enter open"] if entry is not None else []), "? keys", "q leave"])
+    other = "s back" if state.shows_sent else "w write"
+    return "  ".join([*verbs, *(["Enter open"] if entry is not None else []), other, "? keys", "q leave"])
 
 
 def _question(state: InboxState, writing: Writing) -> str:
     """Return what the text is for, and whose question it answers."""
     entry = writing.entry
+    if entry["what"] == "new":
+        return f"A new letter. {writing.verb.asks}"
     waits = any(one["letter"] == entry["letter"] for one in state.entries)
     subject = f" ({one_line(about(entry))})" if about(entry) else ""
     what = f"{writing.verb.name.capitalize()}: {entry['what']} from {entry['from']}{subject}. {writing.verb.asks}"

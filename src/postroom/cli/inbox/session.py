@@ -19,7 +19,7 @@ from ... import own_file
 from ...clock import SystemClock
 from ...core.verb import seconds_to_sleep
 from ...environment import state_folder
-from ...errors import Conflict, IllegalMove, PostroomError, UnknownAgent, UnknownMessage
+from ...errors import Conflict, IllegalMove, Invalid, PostroomError, UnknownAgent, UnknownMessage
 from ...formats.plain import plain
 from ...model.codec import blake2b
 from ...model.message import Part
@@ -34,7 +34,7 @@ from ..text import editor, run_editor
 from ..views import thread
 from . import state
 from .screen import Keyboard, extent, frame
-from .state import GONE, Do, Edit, InboxState, Leave, Open
+from .state import GONE, Do, Edit, InboxState, Leave, Open, Refresh
 
 if TYPE_CHECKING:
     import os
@@ -109,6 +109,7 @@ class Drafts:
 # -- one entry whole: its letter, and the earlier letters of its thread
 
 MOST_BEFORE = 20  # earlier letters
+MOST_SENT = 20  # letters that were sent
 MOST_CHARACTERS = 200_000  # of one entry that is shown
 MOST_FACT = 3  # lines; a letter may have ten thousand recipients
 FURTHER_IN = "    "
@@ -177,6 +178,8 @@ def do(box: Mailbox, effect: Do) -> str:
 
 def _check_waiting(box: Mailbox, entry: Entry) -> None:
     """Refuse a verb on an entry that no longer waits as it did: a second answer would only confuse."""
+    if entry["what"] in {"new", "sent"}:
+        return
     now = {one["letter"]: one for one in questions_first(box.waiting(opened=True))}.get(entry["letter"])
     if now is None:
         raise Conflict(f"{GONE} Nothing was done.")
@@ -225,7 +228,37 @@ _ACTIONS: dict[str, tuple[Action, str]] = {
         "Written to {}.",
     ),
     state.DONE.name: (lambda box, entry, _words, _fields: box.read(entry["letter"]).ack(), "Done with it."),
+    state.UNSEND.name: (lambda box, entry, _words, _fields: box.unsend(entry["letter"]), "Taken back from {}."),
+    state.COMPOSE.name: (lambda box, _entry, words, fields: _compose(box, words, fields), "Sent."),
 }
+
+
+def _compose(box: Mailbox, words: str, fields: dict[str, Any]) -> None:
+    """Send a new letter: the first word names who gets it."""
+    to, _, text = words.partition(" ")
+    if not text.strip():
+        raise Invalid("there is a name, and no words", hint="NAME TEXT")
+    box.send(to, text.strip(), **fields)
+
+
+def sent(box: Mailbox) -> list[Entry]:
+    """Return the letters that were sent, as entries, the newest first."""
+    return [
+        state.NEW
+        | {
+            "what": "sent",
+            "id": letter.id,
+            "letter": letter.id,
+            "thread": letter.thread,
+            "since": letter.created_at.isoformat(),
+            "from": ", ".join(recipient.address for recipient in letter.recipients),
+            "subject": letter.subject,
+            "text": letter.text,
+            "priority": letter.priority.name.lower(),
+            "due_at": None,
+        }
+        for letter in box.sent(MOST_SENT)
+    ]
 
 
 # -- the loop
@@ -312,7 +345,8 @@ class InboxSession:
         core = self._box.room.core
         began, moment = time.monotonic(), core.now()
         try:
-            found = questions_first(self._box.waiting(opened=True))
+            waits = not self._state.shows_sent
+            found = questions_first(self._box.waiting(opened=True)) if waits else sent(self._box)
             pause = min(seconds_to_sleep(core, [self._box.name], moment), LOOK)
         except PostroomError as failed:
             self._state, pause = replace(self._state, notice=_words(failed)), LOOK
@@ -334,6 +368,8 @@ class InboxSession:
                 self._edit(effect)
             case Do():
                 self._do(effect)
+            case Refresh():
+                self._look()
         return not isinstance(effect, Leave)
 
     def _keep(self) -> None:
@@ -353,7 +389,8 @@ class InboxSession:
             self._letter = read(self._box, effect.entry)
             self._page = (0, [])
             self._screen.draw(self._picture)
-            self._box.mark_shown(effect.entry["letter"], HOST, WHERE)
+            if effect.entry["what"] != "sent":
+                self._box.mark_shown(effect.entry["letter"], HOST, WHERE)
         except PostroomError as failed:
             self._state = replace(state.refused(self._state, _words(failed)), opened=None)
         self._look()

@@ -100,6 +100,9 @@ COMPLETE = Verb("c", "complete", "The result, if there is one:", True)
 FAIL = Verb("d", "give up", "Why?")
 WRITE = Verb("r", "write", "Your letter:")
 DONE = Verb("x", "done")
+COMPOSE = Verb("w", "compose", "To whom, then your words: NAME TEXT")
+UNSEND = Verb("u", "take back")
+NEW = {"what": "new", "letter": "new-letter", "from": "", "subject": "", "read": None, "state": None, "text": ""}
 
 # What each key is for.
 KEYS = {
@@ -109,6 +112,8 @@ KEYS = {
     "c": "a task is complete; your words are its result",
     "x": "done with a letter or news; an unread one asks once more",
     "e": "answer in $VISUAL or $EDITOR; of a task you took on: its result",
+    "w": "write a new letter: a name, then your words",
+    "u": "take a letter back that you sent, while nobody has worked on it",
 }
 
 # Kind of an entry (of a task, with its state) -> its verbs.
@@ -120,6 +125,8 @@ OFFERED: dict[str, tuple[Verb, ...]] = {
     f"task {TaskState.WORKING}": (COMPLETE, FAIL, WRITE),
     "letter": (REPLY, DONE),
     "news": (DONE,),
+    "sent": (UNSEND,),
+    "new": (COMPOSE,),
 }
 
 
@@ -166,6 +173,7 @@ class InboxState(Struct, frozen=True, kw_only=True):
     drafts: Mapping[Draft, str] = {}  # texts that are not sent yet
     sure_of: str = ""  # the letter for which x was pressed once, and a second x confirms
     shows_keys: bool = False
+    shows_sent: bool = False  # the entries are letters that were sent
     notice: str = ""  # a message of the program
 
     @property
@@ -205,7 +213,11 @@ class Leave(Struct, frozen=True):
     """Leave the inbox."""
 
 
-Effect: TypeAlias = Open | Do | Edit | Leave  # what a key asks to be done outside of the state
+class Refresh(Struct, frozen=True):
+    """Read the entries anew: the state shows others."""
+
+
+Effect: TypeAlias = Open | Do | Edit | Leave | Refresh  # what a key asks to be done outside of the state
 
 
 class Extent(NamedTuple):
@@ -341,6 +353,10 @@ def _choose(state: InboxState, key: Key, extent: Extent) -> tuple[InboxState, Ef
         return replace(state, chosen=state.entries[to]["letter"]), None
     if key.name in {"enter", "newline", "right", "o"} and state.current is not None:
         return _open(state, state.current)
+    if key.name == COMPOSE.key:
+        return replace(state, writing=begin(state, NEW, COMPOSE)), None
+    if key.name == "s":
+        return replace(state, shows_sent=not state.shows_sent), Refresh()
     return state, Leave() if key.name == "q" else None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...core.presentation import NOTICE, fence, one_line
+from ...core.presentation import fence, notice_of, one_line
 from ...model.message import OVERDUE
 from ...model.names import POSTMASTER
 from ...model.task import TaskState
@@ -41,7 +41,7 @@ WORK = (
 def work(letter: Message, content: str, nonce: str, *, answered: bool, task: TaskStatus | None) -> str:
     """Return the text of a letter to work on."""
     what = "Task" if task is not None else "Mail"
-    notice = NOTICE if task is None else WORK
+    notice = WORK if task is not None and letter.proof is None else notice_of(letter)
     how = _how_to_answer(letter, task, answered=answered)
     return "\n".join([_head(what, letter), how, _fenced(letter, content, nonce, notice=notice)])
 
@@ -66,7 +66,8 @@ def stopped(agent: str, peer: str, why: str) -> str:
 
 
 def _head(what: str, letter: Message) -> str:
-    return f"[{what} from agent {letter.sender}, id {letter.id}, sent {minute(letter.created_at)}]"
+    who = f"your user ({letter.sender})" if letter.proof is not None else f"agent {letter.sender}"
+    return f"[{what} from {who}, id {letter.id}, sent {minute(letter.created_at)}]"
 
 
 def _head_of_notice(letter: Message) -> str:
@@ -121,11 +122,9 @@ def in_words(state: TaskState) -> str:
     return IN_WORDS.get(state, str(state))
 
 
-def _fenced(
-    letter: Message, content: str, nonce: str, task: TaskStatus | None = None, *, notice: str = NOTICE
-) -> str:
+def _fenced(letter: Message, content: str, nonce: str, task: TaskStatus | None = None, *, notice: str = "") -> str:
     """Return everything that the peer wrote, subject and reason included, in a fence."""
     pieces = [f"Subject: {one_line(letter.subject)}"] if letter.subject else []
     if task is not None and task.reason and task.reason not in content:
         pieces.append(f"Reason: {one_line(task.reason)}")
-    return fence("\n\n".join([*pieces, content]), nonce, LONGEST, notice=notice)
+    return fence("\n\n".join([*pieces, content]), nonce, LONGEST, notice=notice or notice_of(letter))

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from ...constants import INDEX_APPLICATION
 from ...errors import StoreFailing, UnknownMessage, Unreadable
 from ...model.codec import to_plain
+from ...model.message import is_broadcast, same_name
 from ...model.names import check_party, fold
-from ...model.record import Record
+from ...model.record import EVERYONE, IDENTITY, PERSON, Record
 from ..sqlite import rows
 from ..sqlite.connection import Connection
 from ..sqlite.wal import REPLACED
@@ -167,7 +168,22 @@ class FileConnection(Connection):
         """Return the letter in a file of a mailbox, and the stamp of the file; raise Unreadable if it is none."""
         raw, stamp = files_durable.read(f"{self.tree.path(folder)}/{name}", LARGEST)
         where = Where(mailbox, self.tree.of(folder)[1], name, stamp.time)
-        return letter_files.parse_file(self.tree.layout, raw, where), stamp
+        parsed = letter_files.parse_file(self.tree.layout, raw, where)
+        if parsed.message.proof is not None:  # any program may have written it, or copied the file to this mailbox
+            parsed = parsed._replace(message=self._proven(parsed.message, mailbox))
+        return parsed, stamp
+
+    def _proven(self, message: Message, mailbox: str) -> Message:
+        """Return a letter with its proof, if a person signed it in this room and for this mailbox."""
+        is_to = any(is_broadcast(to.address) or same_name(to.address, mailbox) for to in message.recipients)
+        from ...model.person import with_proof  # noqa: PLC0415 - only for people
+
+        room = self.record(IDENTITY, EVERYONE)
+        return (
+            with_proof(message, room.value, self.records(PERSON))
+            if room and is_to
+            else replace(message, proof=None)
+        )
 
     def number_of(self, id: str) -> int | None:
         number: int | None = self.database.execute("SELECT number FROM letters WHERE id = ?", (id,)).get

@@ -1,0 +1,149 @@
+"""The commands about people: whose mail is proven here, and by which keys."""
+
+from __future__ import annotations
+
+import os
+from getpass import getpass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core import people
+from ..core.key_file import OLD, KeyFile, make_key
+from ..core.proof import is_person
+from ..errors import NotAllowed
+from ..formats.plain import plain
+from ..model.names import HUMAN, check_agent
+from ..model.names import meant as mailbox_of
+from .answer import Answer
+from .command import LIMIT, Option, command
+from .errors import Usage
+from .output import listing, says
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .context import Context
+
+
+command(
+    "people",
+    LIMIT,
+    verb="people.ListPeople",
+    view=listing(
+        "people",
+        {
+            "PERSON": "person",
+            "ID": "id",
+            "SINCE": "added_at",
+            "ADDED BY": "added_by",
+            "STATE": lambda _, key: "removed" if key["removed_at"] else "live",
+            "KEY": "key",
+        },
+        "No person has a key in this room yet.",
+        first="people add",
+    ),
+    examples=(("postroom people", "whose word is proven here"),),
+    looks=True,
+)
+
+
+@command(
+    "people add",
+    Option("PERSON", name="person", help="a mailbox, or agent@system for a person at another system"),
+    Option("KEY", name="key", help="the public key: ed25519:…"),
+    Option(
+        "--writes-in",
+        name="writes_in",
+        help="of a person at another system: the identity of their room",
+        metavar="ID",
+    ),
+    Option(
+        "--lost",
+        help="the key of this person is lost: yours takes its place, and all agents are told",
+        kind="flag",
+    ),
+    about="Without PERSON and KEY: brings your own key to this room, and makes it first if you have none. The first"
+    " key of a person is believed; a further one needs a signature by a key of the room. --lost needs none, and tells"
+    " every agent of the room. postroom people --json prints the key and the identity of the room (`room`) that the"
+    " other system needs. You act as --as, else the human. Not for agents: it is refused inside their sessions.",
+    examples=(("postroom people add", "your own key, at a terminal"),),
+    json="person",
+    looks=True,
+)
+def run_add_person(context: Context) -> Answer:
+    signer = _signer(context)
+    person, key = context.get("person", context.me), context.get("key", "")
+    if bool(key) != ("person" in context.values):
+        raise Usage("a person and a key belong together", field="KEY", hint="neither brings your own key")
+    if not key and not context.get("lost"):
+        return _shown(context, signer.key_for(context.core, context.mailbox.name))
+    if context.get("lost"):
+        signer.check_terminal(context.core, context.mailbox.name)
+    made = context.perform(
+        people.AddPerson,
+        by=context.me,
+        person=person,
+        key=key or signer.public(),
+        room=context.get("writes_in", ""),
+        lost=context.get("lost", False),
+    )
+    return _shown(context, made)
+
+
+@command(
+    "people remove",
+    Option("ID", name="id", help="the id of the key, as postroom people shows it", required=True),
+    about="The key proves nothing from now on. It stays in the list, and every agent is told.",
+    examples=(('postroom people remove "$KEY_ID"', "it is not used any more"),),
+    json="person",
+    looks=True,
+)
+def run_remove_person(context: Context) -> Answer:
+    _signer(context)
+    removed = context.perform(people.RemovePerson, by=context.me, id=context.get("id"))
+    return Answer(
+        context.name, {"person": plain(removed)}, says("The key {person[id]} of {person[person]} is removed.")
+    )
+
+
+@command(
+    "people rotate",
+    Option("--passphrase", help="encrypt the new key: a passphrase is asked for", kind="flag"),
+    about="Makes you another key. The old one signs for it, in this room now and in every other room when you first"
+    " write there; it is kept beside the new one, with the ending .old, for that alone.",
+    examples=(("postroom people rotate", "another key, from now on"),),
+    json="person",
+    looks=True,
+)
+def run_rotate_person(context: Context) -> Answer:
+    signer = _signer(context)
+    name = context.mailbox.name
+    signer.key_for(context.core, name)  # the old key is good here
+    passphrase = ""
+    if context.get("passphrase"):
+        signer.check_terminal(context.core, name)
+        passphrase = getpass("New passphrase: ")
+        if not passphrase or getpass("Once more: ") != passphrase:
+            raise Usage("the two are not the same, or empty", field="--passphrase")
+    old = Path(signer.path + OLD)
+    old.unlink(missing_ok=True)
+    os.link(signer.path, old)
+    make_key(signer.path, passphrase, replaces=True)
+    return _shown(context, KeyFile(signer.path, ask=getpass).key_for(context.core, name))
+
+
+def _signer(context: Context) -> KeyFile:
+    """Return the key of the person who types."""
+    context.default_me(HUMAN)
+    if not is_person(context.core, mailbox_of(check_agent(context.me, "mailbox"), context.settings.human)):
+        raise Usage(f"{context.me} is no person", field="--as", hint="the settings human and people name them")
+    context.check_room()
+    signer = context.principal.signer
+    if not isinstance(signer, KeyFile):
+        raise NotAllowed("nobody is at a terminal", hint="a person types this; POSTROOM_HUMAN_KEY names a key")
+    return signer
+
+
+def _shown(context: Context, key: Any) -> Answer:
+    data: Mapping[str, Any] = {"person": plain(key)}
+    return Answer(context.name, data, says("{person[person]} is known in this room by the key {person[id]}."))

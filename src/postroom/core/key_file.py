@@ -1,0 +1,195 @@
+"""The private key of a person, in a file that only its owner can read, outside of rooms and projects.
+
+The file is an Ed25519 key in PEM (PKCS #8), which may be encrypted with a passphrase. It is made at its first use
+by a person at a terminal, and never inside an agent's session. It signs nothing there either: what an agent types
+is not the person's word, though the agent may run as the same user.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from ..environment import agent_session, human_key_file, variable, whole_path
+from ..errors import Invalid, NotAllowed
+from ..model.message import same_name
+from ..model.names import check_agent, meant
+from ..model.person import PUBLIC, PersonKey, to_base64
+from ..model.record import PERSON
+from .authorize import OWNER
+from .core import values_of
+from .people import AddPerson, introduce
+from .verb import perform
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from .core import Core
+
+OLD = ".old"  # ends the name of the file of the key before this one
+LARGEST = 8192  # bytes of a key file
+ASK_A_PERSON = "ask the person instead: postroom escalate, postroom send human, or the tool send_message"
+
+
+class KeyFile:
+    """A person's private key as a signer (`proof.Signer`)."""
+
+    def __init__(
+        self,
+        path: str = "",
+        *,
+        at_terminal: bool = False,
+        ask: Callable[[str], str] | None = None,
+        tell: Callable[[str], None] = lambda _text: None,
+        inside: str = "",
+    ) -> None:
+        """Take the key in this file, by default the usual one.
+
+        Args:
+            path: another file
+            at_terminal: whether a person sits there, who may make the key and bring it to a room
+            ask: how the passphrase is asked for
+            tell: how the person is told what was made
+            inside: the agent's session in which this process runs, if it is known
+        """
+        self.path = whole_path(path) if path else human_key_file()
+        self._at_terminal, self._ask, self._tell = at_terminal, ask, tell
+        self._inside = inside
+        self._private: Ed25519PrivateKey | None = None
+
+    def key_for(self, core: Core, person: str) -> PersonKey:
+        """Return the key as this room knows it. The first key of a person is believed, and shown to everyone."""
+        check_no_session(core, person, self._inside)
+        public = self.public()
+        keys = [key for key in values_of(core, PERSON, PersonKey).values() if same_name(key.person, person)]
+        mine = next((key for key in keys if key.key == public), None)
+        if mine is not None and mine.is_live:
+            return mine
+        if (was := self._former(keys)) is not None:
+            return self._follow(core, was)
+        if not keys and self._at_terminal:
+            self._tell(f"{person} is known in this room by your key {self.path} from now on")
+            return introduce(core, person, public)
+        if not keys:
+            text, hint = f"the room knows no key of {person} yet", "postroom people, once, at a terminal"
+        else:
+            text, hint = f"{self.path} is no key of {person} in this room", "postroom people lists the keys"
+        raise NotAllowed(text, hint=hint)
+
+    def _former(self, keys: list[PersonKey]) -> PersonKey | None:
+        """Return the key of this person that this one replaced, if the room knows it."""
+        if not os.path.lexists(self.path + OLD):
+            return None
+        public = KeyFile(self.path + OLD, ask=self._ask).public()
+        return next((key for key in keys if key.is_live and key.key == public), None)
+
+    def _follow(self, core: Core, was: PersonKey) -> PersonKey:
+        """Replace the former key in this room, too: it signs for the new one."""
+        former = replace(OWNER, signer=KeyFile(self.path + OLD, ask=self._ask))
+        return perform(
+            core, former, AddPerson(by=was.person, person=was.person, key=self.public(), replaces=was.id)
+        )
+
+    def check_terminal(self, core: Core, person: str) -> None:
+        """Raise NotAllowed unless a person is at a terminal."""
+        check_no_session(core, person, self._inside)
+        if not self._at_terminal:
+            raise NotAllowed("nobody is at a terminal", hint="a person types this")
+
+    def public(self) -> str:
+        """Return the public key."""
+        return public_text(self._load())
+
+    def sign(self, content: bytes) -> str:
+        return to_base64(self._load().sign(content))
+
+    def _load(self) -> Ed25519PrivateKey:
+        if self._private is None:
+            raw = read_own(self.path)
+            if raw is None and not self._at_terminal:
+                hint = "postroom people makes one at a terminal; POSTROOM_HUMAN_KEY names its file"
+                raise NotAllowed(f"there is no key in {self.path}", hint=hint)
+            if raw is None:
+                self._private = make_key(self.path, "")
+                self._tell(f"your key is in {self.path}; postroom people rotate --passphrase protects it")
+            else:
+                self._private = self._decoded(raw)
+        return self._private
+
+    def _decoded(self, raw: bytes) -> Ed25519PrivateKey:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
+
+        password = None
+        if b"ENCRYPTED" in raw[:64]:
+            if self._ask is None:
+                text = f"the key in {self.path} has a passphrase"
+                raise NotAllowed(text, hint="type the command at a terminal")
+            password = self._ask(f"Passphrase of {self.path}: ").encode()
+        try:
+            found = load_pem_private_key(raw, password or None)
+        except (ValueError, TypeError):
+            text = "is no private key" if password is None else "cannot be opened with this passphrase"
+            raise NotAllowed(f"{self.path} {text}") from None
+        if not isinstance(found, Ed25519PrivateKey):
+            raise Invalid(f"{self.path} holds a key of another kind", field="human_key", hint="an Ed25519 key")
+        return found
+
+
+def check_no_session(core: Core, person: str, inside: str = "") -> None:
+    """Raise NotAllowed inside an agent's session: there nobody signs for a person."""
+    around, agent = agent_session() or inside, variable("POSTROOM_AGENT")
+    with suppress(Invalid):
+        if agent and not same_name(meant(check_agent(agent, "agent"), core.limits.human), person):
+            around = around or "POSTROOM_AGENT"
+    if around:
+        raise NotAllowed(f"nobody signs for {person} inside an agent's session ({around})", hint=ASK_A_PERSON)
+
+
+def read_own(path: str) -> bytes | None:
+    """Return the content of a key file; None if there is none. Refuse one that others may read or own."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as broken:
+        raise NotAllowed(f"the key in {path} cannot be read: {broken.strerror}", field="human_key") from None
+    with open(descriptor, "rb") as file:
+        found = os.fstat(file.fileno())
+        if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            raise NotAllowed(f"others may read the key in {path}", field="human_key", hint=f"chmod 600 {path}")
+        return file.read(LARGEST)
+
+
+def make_key(path: str, passphrase: str, *, replaces: bool = False) -> Ed25519PrivateKey:
+    """Make a key and write its file, durably, for its owner alone. Only a key that it replaces is overwritten."""
+    from cryptography.hazmat.primitives import serialization as forms  # noqa: PLC0415 - for people alone
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+
+    private = Ed25519PrivateKey.generate()
+    how = forms.BestAvailableEncryption(passphrase.encode()) if passphrase else forms.NoEncryption()
+    raw = private.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, how)
+    Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = f"{path}.{os.getpid()}"
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        (os.replace if replaces else os.link)(fresh, path)  # a link fails where another process was quicker
+    except FileExistsError:
+        raise NotAllowed(f"there is a key in {path} already", field="human_key", hint="try again") from None
+    finally:
+        Path(fresh).unlink(missing_ok=True)
+    return private
+
+
+def public_text(private: Ed25519PrivateKey) -> str:
+    return PUBLIC + to_base64(private.public_key().public_bytes_raw())

@@ -1,0 +1,152 @@
+"""The person decides: what is done in a person's name counts only with that person's key (G12).
+
+`check_person` stands beside `authorize` in `verb.py`: an act in a person's mailbox that `authorize.PROVEN` lists
+needs a proof, whether the person has a key yet or not. In this process the caller's principal has a signer. Over a
+wire the request carries a proof of its own, which is good for a minute and for one use. A letter is signed when it
+is composed; without a signer an answer is refused, and any other letter in a person's name stays unproven.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from ..errors import NotAllowed
+from ..model.codec import convert
+from ..model.message import Proof, same_name
+from ..model.names import fold
+from ..model.record import EVERYONE, IDENTITY, NONCES, PERSON
+from .core import change_record, find_value, values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Protocol
+
+    from ..model.message import Message
+    from ..model.person import PersonKey, RequestProof
+    from .authorize import Principal
+    from .core import Core
+
+    class Signer(Protocol):
+        """The private key of a person at this machine. It is read from its file when it is first needed."""
+
+        def key_for(self, core: Core, person: str) -> PersonKey:
+            """Return the key as this room knows it, or raise NotAllowed: it is no key of this person here."""
+            ...
+
+        def sign(self, content: bytes) -> str: ...
+
+
+HINT = "a person answers at a terminal: postroom inbox, postroom reply (docs/people.md)"
+LOOK_EVERY = 1.0  # seconds between two looks for people whom no setting names
+
+
+def room_id(core: Core) -> str:
+    """Return the identity of the room, which proofs name; empty where nobody has a key."""
+    return find_value(core, IDENTITY, EVERYONE, str) or ""
+
+
+def live_keys(core: Core, person: str) -> list[PersonKey]:
+    """Return the keys by which the room knows this person now."""
+    from ..model.person import PersonKey  # noqa: PLC0415 - only for people
+
+    keys = values_of(core, PERSON, PersonKey).values()
+    return [key for key in keys if key.is_live and same_name(key.person, person)]
+
+
+def is_person(core: Core, name: str) -> bool:
+    """Return whether a mailbox is a person's: by the settings, or because the room holds a key of theirs.
+
+    The keys count, so that no process can make a person an agent by other settings.
+    """
+    known = core.with_keys
+    return fold(name) in (known.names if monotonic() < known.look_at else people_names(core))
+
+
+def people_names(core: Core) -> frozenset[str]:
+    """Return the folded names of the mailboxes of people, as they were a second ago or later."""
+    known, now = core.with_keys, monotonic()
+    if now >= known.look_at:
+        named = [core.limits.human, *core.limits.people.split(",")]
+        keys = [record.value["person"] for record in core.store.records(PERSON)]
+        known.names = frozenset(fold(one.strip()) for one in (*named, *keys) if one.strip())
+        known.look_at = now + LOOK_EVERY
+    return known.names
+
+
+def is_unproven(core: Core, message: Message) -> bool:
+    """Return whether a letter is in a person's name without proof: such a letter settles nothing."""
+    return message.proof is None and is_person(core, message.sender)
+
+
+def check_person(core: Core, principal: Principal, mailbox: str, phrase: str) -> None:
+    """Raise NotAllowed unless the caller proves to be the person whose mailbox this is."""
+    if _is_proven(principal, mailbox):
+        return
+    if principal.signer is None:
+        raise NotAllowed(f"only {mailbox} may {phrase} in this mailbox, with a person's key", hint=HINT)
+    principal.signer.key_for(core, mailbox)
+
+
+def sign_letter(core: Core, principal: Principal, message: Message) -> Message:
+    """Return a letter in a person's name with its proof, or without one if it is no answer."""
+    sender = message.sender
+    if _is_proven(principal, sender) and principal.proven is not None:
+        # Such a proof can be checked once, by us: it means nothing where other programs write letters.
+        return replace(message, proof=principal.proven[1]) if core.store.vouches else message
+    if principal.signer is not None:
+        from ..model.person import signed_letter  # noqa: PLC0415 - only for people
+
+        key = principal.signer.key_for(core, sender)
+        signature = principal.signer.sign(signed_letter(message, room_id(core)))
+        return replace(message, proof=Proof(key=key.id, signature=signature, room=room_id(core)))
+    if message.in_reply_to is not None:
+        raise NotAllowed(f"only {sender} may answer in this name, with a person's key", hint=HINT)
+    return message
+
+
+def _is_proven(principal: Principal, mailbox: str) -> bool:
+    return principal.proven is not None and same_name(principal.proven[0], mailbox)
+
+
+def checked_letter(core: Core, message: Message) -> Message:
+    """Return a letter that came from outside with its proof, or without one that does not prove it."""
+    if message.proof is None:
+        return message
+    from ..model.person import with_proof  # noqa: PLC0415 - only for people
+
+    return with_proof(message, room_id(core), core.store.records(PERSON))
+
+
+# -- requests over a wire
+
+
+def prove_request(core: Core, principal: Principal, method: str, params: Mapping[str, Any]) -> Principal:
+    """Return the principal with the person who signed this request; raise if its proof is wrong, old or used."""
+    from ..model.person import FRESH, PersonKey, RequestProof, is_signed, signed_request  # noqa: PLC0415
+
+    shown: RequestProof = convert(params["proof"], RequestProof)
+    key = values_of(core, PERSON, PersonKey).get(shown.key)
+    rest = {name: value for name, value in params.items() if name != "proof"}
+    now, room = core.now().wall, room_id(core)
+    age = abs((now - shown.at).total_seconds()) if shown.at.tzinfo else FRESH + 1
+    wrong = NotAllowed(
+        "the proof is not good for this request", field="proof", hint="sign it anew for each request"
+    )
+    if key is None or not key.is_live or age > FRESH:
+        raise wrong
+    if not is_signed(key.key, shown.signature, signed_request(method, rest, room, shown.at, shown.nonce)):
+        raise wrong
+
+    def used(nonces: dict[str, datetime] | None) -> dict[str, datetime]:
+        kept = {one: at for one, at in (nonces or {}).items() if at > now - timedelta(seconds=2 * FRESH)}
+        if shown.nonce in kept:
+            raise wrong
+        return {**kept, shown.nonce: now}
+
+    change_record(core, NONCES, EVERYONE, dict[str, datetime], used)
+    proof = Proof(key=key.id, signature=shown.signature, over="request")
+    return replace(principal, proven=(key.person, proof))

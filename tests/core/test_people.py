@@ -1,0 +1,345 @@
+"""The keys of people: how they come to a room, who is told, and what they are worth in other rooms and folders."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import postroom
+from postroom import Invalid, Mailbox, Message, NotAllowed, PostroomError, Room
+from postroom.core import arrivals
+from postroom.core.arrivals import accept
+from postroom.core.authorize import OWNER
+from postroom.core.key_file import OLD, KeyFile, make_key, public_text
+from postroom.core.people import AddPerson, ListPeople, RemovePerson
+from postroom.core.proof import room_id
+from postroom.core.verb import perform
+from postroom.formats.federation import decode_envelope, encode_envelope, envelope_for
+from postroom.model.message import KEY_CHANGED
+from postroom.model.names import parse_address
+from postroom.model.peer import Envelope, Peer
+from postroom.model.person import key_id
+from tests.core.peering import know_peer
+from tests.letters import NOW
+from tests.people import key_file, person, signing
+from tests.rooms import RoomFactory, texts
+
+
+def listed(room: Room) -> list[tuple[str, str, bool]]:
+    return [(one.person, one.added_by, one.is_live) for one in perform(room.core, OWNER, ListPeople()).people]
+
+
+def proven(room: Room, name: str = "bob") -> list[bool]:
+    return [letter.message.proof is not None for letter in room.mailbox(name).check(unread_only=False)]
+
+
+def test_the_first_key_is_believed_and_everybody_sees_it(room: Room) -> None:
+    assert listed(room) == [] and room_id(room.core) == ""
+    person(room).send("bob", "hello")
+    assert listed(room) == [("human", "first use", True)]
+    assert proven(room) == [True]
+    stranger = signing(room, "stranger").mailbox("human")
+    with pytest.raises(NotAllowed, match="is no key of human in this room"):
+        stranger.send("bob", "me, too")
+
+
+def test_another_key_needs_a_key_of_the_room_and_every_agent_is_told(room: Room) -> None:
+    person(room).send("bob", "hello")
+    room.mailbox("ann").register()
+    new = key_file("laptop").public()
+    for caller in (room, signing(room, "laptop")):
+        with pytest.raises(NotAllowed):
+            perform(caller.core, caller.principal, AddPerson(person="human", key=new))
+    perform(room.core, signing(room).principal, AddPerson(person="user", key=new))
+    (told,) = room.mailbox("ann").check(kinds=KEY_CHANGED)
+    assert told.sender == "postmaster" and key_id(new) in told.text and "a key of the room" in told.text
+    signing(room, "laptop").mailbox("human").send("bob", "from there")
+    assert proven(room)[-1]
+    with pytest.raises(Invalid, match="twice"):
+        perform(room.core, signing(room).principal, AddPerson(person="human", key=new))
+    with pytest.raises(NotAllowed):
+        perform(room.core, OWNER, RemovePerson(id=key_id(new)))
+    perform(room.core, signing(room).principal, RemovePerson(id=key_id(new)))
+    with pytest.raises(NotAllowed):
+        signing(room, "laptop").mailbox("human").send("bob", "too late")
+    assert sorted(live for *_, live in listed(room)) == [False, True]
+    with pytest.raises(PostroomError, match="no key"):
+        perform(room.core, signing(room).principal, RemovePerson(id=key_id(new)))
+
+
+def test_a_lost_key_is_replaced_without_proof_and_every_agent_is_told_so(room: Room) -> None:
+    person(room).send("bob", "hello")
+    new = key_file("found-again").public()
+    perform(room.core, OWNER, AddPerson(person="human", key=new, lost=True))
+    (told,) = room.mailbox("bob").check(kinds=KEY_CHANGED)
+    assert "a lost key" in told.text and "Nobody proved that" in told.text
+    with pytest.raises(NotAllowed):
+        person(room).send("bob", "the old key is gone")
+    signing(room, "found-again").mailbox("human").send("bob", "here again")
+    assert {*listed(room)} == {("human", "first use", False), ("human", "a lost key", True)}
+
+
+def test_whom_no_setting_names_is_no_person(factory: RoomFactory) -> None:
+    room = factory.room(people="dana, erin")
+    person(room).send("bob", "x")
+    with pytest.raises(Invalid, match="is no person here"):
+        perform(room.core, signing(room).principal, AddPerson(person="zoe", key=key_file("zoe").public()))
+    with pytest.raises(Invalid, match="is no person"):
+        perform(
+            room.core, signing(room).principal, AddPerson(person="dana", key=key_file("dana").public(), by="zoe")
+        )
+    with pytest.raises(NotAllowed):
+        room.mailbox("erin").claim()
+    person(room, "erin").claim()
+    assert {name for name, *_ in listed(room)} == {"human", "erin"}
+    with pytest.raises(NotAllowed, match="is the key of human, not of dana"):
+        signing(room).mailbox("dana").claim()
+    found = perform(room.core, OWNER, ListPeople())
+    assert found.mailboxes == ["human", "dana", "erin"] and found.room == room_id(room.core)
+
+
+def test_keys_and_proofs_do_not_go_into_an_export_or_a_copy(factory: RoomFactory, tmp_path: Path) -> None:
+    room = factory.room()
+    person(room).send("bob", "hello")
+    with postroom.open(tmp_path / "copy.db") as copy:
+        copy.load(room.export())
+        assert (
+            listed(copy) == []
+            and texts(copy.mailbox("bob").check(peek=True)) == ["hello"]
+            and proven(copy) == [False]
+        )
+        forged = [line.replace(b'"hello"', b'"obey"') for line in room.export()]
+    with postroom.open(tmp_path / "forged.db") as copy:
+        copy.load(forged)
+        assert proven(copy) == [False]
+
+
+# -- the file of the key
+
+
+def test_the_key_is_a_file_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "keys" / "human.key"
+    told: list[str] = []
+    with postroom.open("memory:") as room:
+        key = KeyFile(str(path), at_terminal=True, tell=told.append)
+        room.acting_as(replace(OWNER, signer=key)).mailbox("human").send("bob", "x")
+        assert path.stat().st_mode & 0o777 == 0o600 and path.parent.stat().st_mode & 0o077 == 0
+        assert str(path) in told[0] and "known in this room" in told[1]
+        path.chmod(0o644)
+        with pytest.raises(NotAllowed, match="others may read"):
+            KeyFile(str(path)).key_for(room.core, "human")
+        path.chmod(0o600)
+        assert KeyFile(str(path)).key_for(room.core, "human").person == "human"
+        link = tmp_path / "link"
+        link.symlink_to(path)
+        with pytest.raises(NotAllowed, match="cannot be read"):
+            KeyFile(str(link)).key_for(room.core, "human")
+        path.write_text("no key")
+        with pytest.raises(NotAllowed, match="is no private key"):
+            KeyFile(str(path)).key_for(room.core, "human")
+
+
+def test_without_a_terminal_no_key_is_made_or_brought_to_a_room(tmp_path: Path) -> None:
+    with postroom.open("memory:") as room:
+        with pytest.raises(NotAllowed, match="there is no key"):
+            KeyFile(str(tmp_path / "k")).key_for(room.core, "human")
+        assert not (tmp_path / "k").exists()
+        make_key(str(tmp_path / "k"), "")
+        with pytest.raises(NotAllowed, match="knows no key of human yet"):
+            KeyFile(str(tmp_path / "k")).key_for(room.core, "human")
+        with pytest.raises(NotAllowed, match="already"):
+            make_key(str(tmp_path / "k"), "")
+
+
+def test_a_passphrase_is_asked_for_once_and_must_be_right(tmp_path: Path) -> None:
+    path = str(tmp_path / "k")
+    public = public_text(make_key(path, "open sesame"))
+    asked: list[str] = []
+
+    def ask(prompt: str, answer: str = "open sesame") -> str:
+        asked.append(prompt)
+        return answer
+
+    key = KeyFile(path, ask=ask)
+    assert key.public() == public == key.public() and key.sign(b"x") and len(asked) == 1
+    with pytest.raises(NotAllowed, match="with this passphrase"):
+        KeyFile(path, ask=lambda _: "open barley").public()
+    with pytest.raises(NotAllowed, match="has a passphrase"):
+        KeyFile(path).public()
+
+
+@pytest.mark.parametrize(
+    "name", ["CLAUDECODE", "CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID", "GEMINI_CLI", "POSTROOM_AGENT"]
+)
+def test_inside_an_agents_session_nobody_signs(room: Room, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    me = person(room)
+    me.send("bob", "x")
+    monkeypatch.setenv(name, "coder")
+    for act in (lambda: me.send("bob", "x"), me.claim):
+        with pytest.raises(NotAllowed, match=f"inside an agent's session .{name}.*postroom escalate"):
+            act()
+    monkeypatch.setenv(name, "")
+    monkeypatch.delenv(name)
+    monkeypatch.setenv("POSTROOM_AGENT", "ceo")  # the person's own name is none of an agent
+    me.send("bob", "x")
+
+
+def test_a_new_key_follows_the_old_one_in_every_room(tmp_path: Path) -> None:
+    path = str(tmp_path / "k")
+    with postroom.open("memory:") as one, postroom.open("memory:") as other:
+        for room in (one, other):
+            KeyFile(path, at_terminal=True).key_for(room.core, "human")
+        Path(path).rename(path + OLD)
+        make_key(path, "")
+        for room in (one, other):
+            assert KeyFile(path).key_for(room.core, "human").added_by == "a key of the room"
+            assert [live for *_, live in listed(room)] == [False, True]
+
+
+# -- other systems
+
+
+@pytest.fixture
+def near(tmp_path: Path) -> Room:
+    room = postroom.open(tmp_path / "near.db", system="near")
+    know_peer(room, Peer(system="here", exposure="all"))
+    return room
+
+
+@pytest.fixture
+def here(factory: RoomFactory) -> Room:
+    room = factory.room(system="here")
+    know_peer(room, Peer(system="near", exposure="all"))
+    for name in ("bob", "eve"):
+        room.mailbox(name).register()
+    person(room).send("eve", "so that there is a key")
+    return room
+
+
+def trust_person(here: Room, near: Room) -> None:
+    """Add the key of the other system's person, who has another key than the one of this room."""
+    near_person(near).send("bob", "so that there is a key")
+    add = AddPerson(person="human@near", key=key_file("near").public(), room=room_id(near.core))
+    perform(here.core, signing(here).principal, add)
+
+
+def near_person(near: Room) -> Mailbox:
+    return signing(near, "near").mailbox("human")
+
+
+def from_near(near: Room, to: str = "bob@here", **fields: Any) -> Envelope:
+    letter = near_person(near).send(to, "Use the stable one.", **fields).message
+    envelope = envelope_for(letter, (parse_address(to, "to"),), here="near")
+    return decode_envelope(json.loads(json.dumps(encode_envelope(envelope, NOW, is_ours=True))), "here", NOW)
+
+
+def came(here: Room, envelope: Envelope) -> Message:
+    (outcome,) = accept(here.core, Peer(system="near", exposure="all"), envelope)
+    assert outcome.problem is None
+    letters = here.mailbox(envelope.targets[0].agent).check(sender=envelope.message.sender)
+    return letters[-1].message
+
+
+def test_the_word_of_a_person_elsewhere_counts_only_where_their_key_was_added(here: Room, near: Room) -> None:
+    first = came(here, from_near(near))
+    assert (first.sender, first.proof) == ("human@near", None)
+    trust_person(here, near)
+    second = came(here, from_near(near, subject="A subject", priority="high", kind="request"))
+    assert second.proof is not None and second.origin == "human@near (the user, proven)"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"subject": "another"},
+        {"parts": ()},
+        {"kind": "request"},
+        {"in_reply_to": "other"},
+        {"sender": "eve@near"},
+        {"id": "another"},
+    ],
+    ids=str,
+)
+def test_a_peer_cannot_change_what_a_person_signed(here: Room, near: Room, change: dict[str, Any]) -> None:
+    trust_person(here, near)
+    envelope = from_near(near)
+    moved = replace(envelope, message=replace(envelope.message, **change))
+    assert came(here, moved).proof is None
+    assert came(here, from_near(near)).proof is not None
+
+
+def test_a_peer_cannot_hand_a_persons_letter_to_another_agent(
+    here: Room, near: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trust_person(here, near)
+
+    def moved() -> Envelope:
+        return replace(from_near(near), targets=(parse_address("eve@here", "to"),))
+
+    assert came(here, moved()).proof is None
+    monkeypatch.setattr(arrivals, "_is_to_these", lambda *_: True)  # the planted twin
+    assert came(here, moved()).proof is not None
+
+
+def test_the_same_key_in_another_room_of_theirs_proves_nothing_here(
+    here: Room, near: Room, tmp_path: Path
+) -> None:
+    trust_person(here, near)
+    with postroom.open(tmp_path / "second.db", system="near") as second:
+        know_peer(second, Peer(system="here", exposure="all"))
+        assert came(here, from_near(second)).proof is None
+
+
+def test_a_link_without_the_check_is_found(here: Room, near: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrivals, "_proof_of", lambda _core, arrival: arrival.message.proof)
+    assert came(here, from_near(near)).proof is not None
+
+
+# -- folders that other programs write
+
+
+def in_folder(tmp_path: Path, layout: str) -> Room:
+    return postroom.open(f"files:{tmp_path}/{layout}?layout={layout}")
+
+
+@pytest.mark.parametrize("layout", ["swarm", "nanobot", "chipset"])
+def test_in_a_folder_a_proof_is_checked_whenever_a_file_is_read(tmp_path: Path, layout: str) -> None:
+    with in_folder(tmp_path, layout) as room:
+        question = room.mailbox("bob").escalate("May I?", reason="approval", ladder=["human"])
+        person(room).reply(question.id, "approved")
+        assert proven(room) == [True] and room.mailbox("bob").escalations() == []
+    for file in (tmp_path / layout / ".postroom").glob("index*"):
+        file.unlink()
+    with in_folder(tmp_path, layout) as room:
+        assert proven(room) == [True], "the index was made anew, from the file"
+        forge(room, tmp_path / layout)
+        assert sorted(proven(room)) == [False, True]
+        assert proven(room, "eve") == [False], "a copied file proves nothing in another mailbox"
+
+
+def forge(room: Room, folder: Path) -> None:
+    """Put the person's letter with another text beside it, and a copy of it into another agent's folder."""
+    room.mailbox("ann").send("eve", "so that there is a folder")
+    room.mailbox("eve").check()[0].ack()
+    (own,) = [
+        path
+        for path in folder.rglob("*")
+        if path.is_file()
+        and b"approved" in path.read_bytes()
+        and b"May I" not in path.read_bytes()
+        and ".postroom" not in str(path)
+        and "human" not in path.parent.parts[-3:]
+    ]
+    raw = own.read_bytes()
+    id = room.mailbox("bob").check(unread_only=False)[0].id
+    place = own.with_name(own.name.replace(id, f"{id}x"))
+    place = place if place != own else own.with_name(f"z{own.name}")
+    place.write_bytes(raw.replace(b"approved", b"declined").replace(id.encode(), f"{id}x".encode()))
+    other = Path(str(own.parent).replace(f"{os.sep}bob", f"{os.sep}eve")) / own.name
+    other.parent.mkdir(parents=True, exist_ok=True)
+    other.write_bytes(raw.replace(b'"bob"', b'"eve"') if b'"to": "bob"' in raw else raw)
