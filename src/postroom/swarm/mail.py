@@ -49,6 +49,7 @@ from ..model.delivery import State
 from ..model.message import DEFAULT_SCOPE, Priority
 from ..model.names import BROADCAST, check_agent, check_id, check_scope, fold
 from ..model.query import Found, Query
+from ..model.values import passes
 from ..policy.limits import archive_cutoff
 from .message import MessagePriority, MessageType, aware, id_in, is_unread, message_of, type_of
 
@@ -233,11 +234,7 @@ _IN_THE_INBOX = (State.UNREAD, State.CLAIMED, State.DONE, State.DEAD)
 
 
 def _may(principal: Principal, action: str, mailbox: str) -> bool:
-    try:
-        authorize(principal, action, mailbox)
-    except NotAllowed:
-        return False
-    return True
+    return passes(NotAllowed, authorize, principal, action, mailbox)
 
 
 def _is_listed(delivery: Delivery, completed_before: datetime) -> bool:
@@ -392,11 +389,7 @@ def _prepare(core: Core, principal: Principal, args: SendArguments) -> Post:
 
 def _is_known(core: Core, sender: str, reply_to: str) -> bool:
     """Return whether the sender wrote or received a letter. Then the rules about answers and relays apply."""
-    try:
-        messages.known_letter(core, sender, reply_to)
-    except Missing:
-        return False
-    return True
+    return passes(Missing, messages.known_letter, core, sender, reply_to)
 
 
 def _in_thread(core: Core, principal: Principal, post: Post, reply_to: str | None, thread_id: str | None) -> Post:

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import Invalid, Refused
+from ...model.values import passes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,11 +59,7 @@ def resolve_link(path: str, within: str | None) -> str:
 
 def may_be_touched(path: str, root: str) -> bool:
     """Return whether `look` allows this file to be changed, or to be created."""
-    try:
-        look(path, root)
-    except Refused:
-        return False
-    return True
+    return passes(Refused, look, path, root)
 
 
 @contextmanager

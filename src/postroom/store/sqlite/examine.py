@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from ...errors import PostroomError
 from ...model.report import Finding, error, note, ok, warning
+from ...model.values import passes
 from . import place as sqlite_place
 from .connection import OLDEST_SQLITE, Connection, interruptible, translate
 from .place import examine_place
@@ -285,11 +286,7 @@ def _records(visit: Visit) -> Iterator[Finding]:
 
 
 def _is_json(value: object) -> bool:
-    try:
-        msgspec.json.decode(value if isinstance(value, bytes) else b"")
-    except (msgspec.DecodeError, ValueError):
-        return False
-    return True
+    return isinstance(value, bytes) and passes(ValueError, msgspec.json.decode, value)
 
 
 def _mailbox_names(visit: Visit) -> Iterator[Finding]:
