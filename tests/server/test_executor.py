@@ -70,16 +70,21 @@ def test_callers_take_turns_and_each_keeps_its_order(tmp_path: Path) -> None:
     assert order.index(("little", 0)) <= 1
 
 
-def test_the_calls_that_wait_are_one_batch_and_callers_take_turns_in_it(tmp_path: Path) -> None:
+def test_the_calls_that_come_while_a_batch_is_written_join_it(tmp_path: Path) -> None:
     order: list[str] = []
 
     async def story() -> None:
         async with opened(tmp_path) as executor:
+            go = threading.Event()
+            held = executor.submit(partial(go.wait, PATIENCE))
+            while executor.is_idle:
+                await asyncio.sleep(0)
             calls = [
-                executor.submit(partial(order.append, f"{caller}{n}"), caller) for caller in "ab" for n in (1, 2)
+                executor.submit(partial(order.append, f"{caller}{n}"), caller) for n in (1, 2) for caller in "ab"
             ]
-            await asyncio.gather(*calls)
-            assert (1, 4) == (executor.counters.batches, executor.counters.batched)
+            go.set()
+            await asyncio.gather(held, *calls)
+            assert (1, 5) == (executor.counters.batches, executor.counters.batched)
 
     run(story())
     assert ["a1", "b1", "a2", "b2"] == order

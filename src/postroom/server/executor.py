@@ -1,7 +1,7 @@
 """The executor of a running post room: it carries out the calls of all transports, for many callers at once.
 
-- One thread writes. It takes all calls that wait, callers in turn, and makes them durable with one sync; their
-  answers are sent only after it (G1).
+- One thread writes. It carries out the calls that are there, and those that come meanwhile, and makes them durable
+  with one sync; their answers are sent only after it (G1).
 - A few threads read. Calls that may return very much, calls that may take long, and calls that name very many
   letters or recipients have threads of their own, so that small calls get their turn in between.
 - No call is carried out on the thread of the event loop. The calls of one caller are carried out in their order.
@@ -17,7 +17,7 @@ import asyncio
 import logging
 import os
 import threading
-from collections import Counter, deque
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -114,7 +114,7 @@ class Job:
         is_wait: bool = False,
     ) -> None:
         self.run = run
-        self.caller = object() if caller is None else caller  # not itself: a cycle keeps its result in memory
+        self.caller = caller  # None: its order does not matter
         self.threads = threads
         self.name = name  # of the verb, for the counters
         self.finish = finish
@@ -122,14 +122,20 @@ class Job:
         self.began = perf_counter()
         self.done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-    def execute(self) -> Any:
-        """Run the call and return its result, or the exception it raised."""
-        if self.is_wait and self.done.done():  # the caller is gone: do not hand out a letter that nobody receives
-            return None
-        try:
-            return self.run()
-        except Exception as error:  # boundary: a bug met by one caller is answered to it; the other calls go on
-            return error
+
+class Line:
+    """The jobs of one caller: how many are under way, all on the same threads, and those that wait for them."""
+
+    __slots__ = ("running", "threads", "waiting")
+
+    def __init__(self, threads: ThreadPoolExecutor | None) -> None:
+        self.threads = threads
+        self.running = 0
+        self.waiting: deque[Job] = deque()
+
+    def admits(self, job: Job) -> bool:
+        """Return whether a job may begin now: it is the first, or the others under way are writes as it is."""
+        return not self.running or (self.threads is None and job.threads is None)
 
 
 _ALL = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set[int]()  # processors
@@ -161,18 +167,15 @@ class Executor:
         self._store = core.store
         self._loop = asyncio.get_running_loop()
         self._watcher = SharedWatcher(core.store)
-        self._waiting: dict[object, deque[Job]] = {}  # by caller, in the order in which they came
-        self._busy: Counter[object] = Counter()  # jobs under way, by caller
+        self._lines: dict[object, Line] = {}  # of the callers that have asked for something
         self._last_active: dict[str, float] = {}  # agents, and when their activity was last recorded
-        self._is_scheduled = False  # will the loop call `_write`?
-        self._writing = 0  # jobs given to the thread that writes
-        self._under_way = 0  # jobs on any thread, though nobody may wait for them any more
+        self._under_way = 0  # jobs given to any thread, though nobody may wait for them any more
         self._is_closed = False
         self._all_done = asyncio.Event()  # set when nothing is under way any more after it was closed
-        self._batches: SimpleQueue[list[Job] | None] = SimpleQueue()
+        self._writes: SimpleQueue[Job | None] = SimpleQueue()
         # One thread writes for all callers: commits wait for each other anyway, and together they share one
         # sync.
-        threading.Thread(target=self._write_batches, name="postroom-writing", daemon=True).start()
+        threading.Thread(target=self._write, name="postroom-writing", daemon=True).start()
         self._pools = {
             kind: ThreadPoolExecutor(many, f"postroom-{kind.name.lower()}", _stay_on, (_ALL,))
             for kind, many in (
@@ -269,9 +272,8 @@ class Executor:
         room stays open: its owner closes it.
         """
         self._is_closed = True
-        # First the jobs that wait, then the end of the queue: nothing is begun behind it.
         self._refuse_waiting()
-        self._batches.put(None)
+        self._writes.put(None)
         for threads in self._pools.values():
             threads.shutdown(wait=False)
         if self._under_way:
@@ -281,39 +283,49 @@ class Executor:
         self._watcher.close()
 
     def _refuse_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for job in (job for line in waiting.values() for job in line):
-            self._settle(job, _closing_error())
+        for line in self._lines.values():
+            while line.waiting:
+                self._settle(line.waiting.popleft(), _closing_error())
 
     # -- turns
 
     def _add(self, job: Job) -> asyncio.Future[Any]:
         if self._is_closed:
             self._settle(job, _closing_error())
+        elif job.caller is None:
+            self._start(job)
         else:
-            self._waiting.setdefault(job.caller, deque()).append(job)
-            self._start_next(job.caller)
+            line = self._lines.get(job.caller)
+            if line is None:
+                line = self._lines[job.caller] = Line(job.threads)
+            if line.waiting or not line.admits(job):
+                line.waiting.append(job)
+            else:
+                line.running += 1
+                self._start(job)
         return job.done
 
-    def _start_next(self, caller: object) -> None:
-        """Start the next job of a caller that has none under way; one that writes waits for the next batch."""
-        line = self._waiting.get(caller)
-        if line is None or caller in self._busy:
-            return
-        threads = line[0].threads
-        if threads is None:
-            self._schedule()
-            return
-        job = line.popleft()
-        if not line:
-            del self._waiting[caller]
-        self._busy[caller] += 1
+    def _start(self, job: Job) -> None:
         self._under_way += 1
-        threads.submit(self._run_job, job)
+        if job.threads is None:
+            self._writes.put(job)
+        else:
+            job.threads.submit(self._run_job, job)
 
     def _run_job(self, job: Job) -> None:
-        """Carry out one job; on a thread."""
-        self._report([job], [job.execute()])
+        """Carry out one job; on a thread that reads."""
+        self._report([job], [self._execute(job)])
+
+    def _execute(self, job: Job) -> Any:
+        """Run a call and return its result, or the exception it raised; on any thread."""
+        if self._is_closed:
+            return _closing_error()
+        if job.is_wait and job.done.done():  # the caller is gone: do not hand out a letter that nobody receives
+            return None
+        try:
+            return job.run()
+        except Exception as error:  # boundary: a bug met by one caller is answered to it; the other calls go on
+            return error
 
     def _report(self, jobs: list[Job], answers: list[Any]) -> None:
         with suppress(RuntimeError):  # the event loop has ended: nobody waits for the answers
@@ -322,20 +334,27 @@ class Executor:
     def _finish(self, jobs: list[Job], answers: list[Any]) -> None:
         """Settle jobs that were carried out, and let their callers go on."""
         self._under_way -= len(jobs)
+        if jobs[0].threads is None:
+            self.counters.batches += 1
+            self.counters.batched += len(jobs)
         for job, answer in zip(jobs, answers, strict=True):
-            self._busy[job.caller] -= 1
-            if not self._busy[job.caller]:
-                del self._busy[job.caller]
-            self._writing -= job.threads is None
             self._settle(job, answer)
-        if not self._is_closed:
-            for job in jobs:
-                self._start_next(job.caller)
-            self._schedule()
-            return
-        self._refuse_waiting()
-        if not self._under_way:
+            if job.caller is not None:
+                self._go_on(job.caller)
+        if self._is_closed and not self._under_way:
             self._all_done.set()
+
+    def _go_on(self, caller: object) -> None:
+        """Start the jobs of a caller that waited for the one that is over."""
+        line = self._lines[caller]
+        line.running -= 1
+        while line.waiting and line.admits(line.waiting[0]):
+            job = line.waiting.popleft()
+            line.threads = job.threads
+            line.running += 1
+            self._start(job)
+        if not line.running:
+            del self._lines[caller]
 
     def _settle(self, job: Job, answer: Any) -> None:
         """Set the result of a job, or the error if the answer is one, unless nobody waits for it any more."""
@@ -354,63 +373,33 @@ class Executor:
 
     # -- writing
 
-    def _schedule(self) -> None:
-        if self._waiting and not (self._is_scheduled or self._writing):
-            self._is_scheduled = True
-            self._loop.call_soon(self._write)
-
     def _write(self) -> None:
-        """Give the thread that writes the next batch: all that wait, of each caller one in turn."""
-        self._is_scheduled = False
-        batch: list[Job] = []
-        ready = deque(caller for caller in self._waiting if caller not in self._busy)
-        while ready and len(batch) < MAX_BATCH:
-            caller = ready.popleft()
-            # One job of each caller in turn: a caller with a thousand jobs delays nobody by more than one.
-            line = self._waiting.pop(caller)
-            batch.append(line.popleft())
-            if line:
-                self._waiting[caller] = line  # behind the others
-                if line[0].threads is None:
-                    ready.append(caller)
-        if batch:
-            self._writing += len(batch)
-            self._busy.update(job.caller for job in batch)
-            self._under_way += len(batch)
-            self.counters.batches += 1
-            self.counters.batched += len(batch)
-            self._batches.put(batch)
+        """Carry out one batch after the other, for ever; on the thread that writes."""
+        while (job := self._writes.get()) is not None:
+            jobs, answers = [job], list[Any]()
+            try:
+                with self._store.batch():
+                    self._run_batch(jobs, answers)
+            except Exception as failure:  # boundary: no answer may claim what is not durable (G1)
+                if not isinstance(failure, PostroomError):
+                    log.exception("writes could not be made durable because of a bug")
+                # Each call has run, but none is safe: even those that succeeded are answered with the failure.
+                answers = [_not_durable(answer, failure) for answer in answers] or [failure]
+            self._report(jobs, answers)
 
-    def _write_batches(self) -> None:
-        """Carry out one batch after the other, for ever; on the thread that writes. After BATCH_SECONDS those
-        who came first get their answers; the others follow with a sync of their own.
+    def _run_batch(self, jobs: list[Job], answers: list[Any]) -> None:
+        """Carry out jobs, and those that come meanwhile, for BATCH_SECONDS. Those who came first then get their
+        answers; the others follow with a sync of their own.
         """
-        while (batch := self._batches.get()) is not None:
-            while batch:
-                answers = self._run_batch(batch)
-                self._report(batch[: len(answers)], answers)
-                batch = batch[len(answers) :]
-
-    def _run_batch(self, batch: list[Job]) -> list[Any]:
-        """Carry out jobs for BATCH_SECONDS and make them durable with one sync. Return the answers, an error in
-        place of some.
-        """
-        if self._is_closed:
-            return [_closing_error()] * len(batch)
-        answers: list[Any] = []
         end = perf_counter() + BATCH_SECONDS
-        try:
-            with self._store.batch():
-                for job in batch:
-                    answers.append(job.execute())
-                    if perf_counter() > end:
-                        break
-        except Exception as failure:  # boundary: whatever failed, no answer may claim what is not durable (G1)
-            if not isinstance(failure, PostroomError):
-                log.exception("writes could not be made durable because of a bug")
-            # Each call has run, but none is safe: even those that succeeded are answered with the failure (G1).
-            return [_not_durable(answer, failure) for answer in answers] or [failure] * len(batch)
-        return answers
+        answers.append(self._execute(jobs[0]))
+        while len(jobs) < MAX_BATCH and not self._writes.empty() and perf_counter() < end:
+            job = self._writes.get()
+            if job is None:
+                self._writes.put(None)  # the end, behind all jobs
+                return
+            jobs.append(job)
+            answers.append(self._execute(job))
 
     # -- waiting
 
