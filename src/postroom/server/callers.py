@@ -8,7 +8,6 @@ which a caller without a token acts. Bytes are not known here.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections import deque
 from functools import partial
@@ -292,7 +291,7 @@ def _reply(call: Call, error: BaseException | None, result: Any) -> Any:
 
 # -- connections
 
-MAX_TURN = 8  # messages of one client that are read in a row; then others get their turn
+TURN = 8  # requests of one client that are begun in a row; then others get their turn
 MAX_PENDING = 16  # requests of one client that are under way at once
 LARGE = 64 * 1024  # bytes; a longer request may be many times as large in memory, so it is carried out alone
 
@@ -306,10 +305,6 @@ class RequestCaller(Protocol):
     def close(self) -> None: ...
 
 
-class NoMoreRequests(Exception):
-    """The client sends no more requests, or they are read no more."""
-
-
 class Connection:
     """A connection that stays, over the Unix socket or WebSocket: its requests are begun in their order, and their
     replies sent in that order, with notifications between them.
@@ -321,16 +316,16 @@ class Connection:
     caller: RequestCaller
 
     def __init__(self, executor: Executor) -> None:
+        self._loop = asyncio.get_running_loop()
         self._long_requests = executor.long_requests
+        self._messages: deque[Any] = deque()  # that were not looked at yet; None: one that was too long
+        self._next: Request | None = None  # the request that was looked at, but has no room yet
+        self._next_alone = self._next_long = False
         self._replies: deque[asyncio.Future[Any]] = deque()  # that are due, in the order of the requests
         self._is_alone = False  # is a request under way that nothing may overtake?
-        self._changed = asyncio.Event()  # set when `_read_requests` may go on
+        self._is_resting = False  # has it had its turn, until the next round of the loop?
 
     # -- of a transport
-
-    async def _receive(self) -> Any:
-        """Return the next message; None is one that was too long. Raise NoMoreRequests at the end."""
-        raise NotImplementedError
 
     def _parse(self, message: Any) -> Request | None:
         """Return the request in a message; None if it asks for nothing."""
@@ -344,45 +339,68 @@ class Connection:
         """Whether the client has to read before more is sent."""
         raise NotImplementedError
 
+    def _drained(self) -> None:
+        """Go on reading: all messages that came were begun."""
+        raise NotImplementedError
+
     # -- requests
 
-    async def _read_requests(self) -> None:
-        """Begin the requests of the client until NoMoreRequests is raised."""
-        for number in itertools.count(1):
-            message = await self._receive()
-            if is_long := message is not None and len(message) > LARGE:
-                while self._replies:
-                    await self._change()
-                await self._long_requests.acquire()
-            request = self._parse(message)
-            if request is not None:
-                alone = is_long or is_alone(request)
-                while not self._has_room(alone=alone):
-                    await self._change()
+    def begin_requests(self) -> None:
+        """Begin the requests of the client that may begin, TURN of them at most before others get their turn."""
+        if self._is_resting:
+            return
+        for _ in range(TURN):
+            if self._next is None and not (self._messages and self._look_at_next()):
+                break
+            if self._next is not None:
+                if not self._has_room():
+                    break
+                request, self._next, self._is_alone = self._next, None, self._next_alone
                 reply = self.caller.carry_out(request)
                 self._replies.append(reply)
-                self._is_alone = alone
                 reply.add_done_callback(self._send_replies)
-                if is_long:
-                    reply.add_done_callback(lambda _: self._long_requests.release())
-            elif is_long:
-                self._long_requests.release()
-            if number % MAX_TURN == 0:
-                await asyncio.sleep(0)
+                if self._next_long:
+                    reply.add_done_callback(self._long_requests.leave)
+        else:
+            self._rest()
+            return
+        if not self._messages and self._next is None:
+            self._drained()
 
-    def _has_room(self, *, alone: bool) -> bool:
-        """Return whether a request may be begun. One that is alone overtakes nothing, and nothing overtakes it."""
+    def _rest(self) -> None:
+        """Begin nothing more until others had their turn."""
+        if not self._is_resting:
+            self._is_resting = True
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_resting = False
+        self.begin_requests()
+
+    def _look_at_next(self) -> bool:
+        """Parse the next message. Return False if it is long, and its turn has not come."""
+        message = self._messages[0]
+        is_long = message is not None and len(message) > LARGE
+        if is_long and (self._replies or not self._long_requests.enter(self.begin_requests)):
+            return False
+        self._messages.popleft()
+        self._next, self._next_long = self._parse(message), is_long
+        if self._next is not None:
+            self._next_alone = is_long or is_alone(self._next)
+        elif is_long:
+            self._long_requests.leave()
+        return True
+
+    def _has_room(self) -> bool:
+        """Return whether the next request may be begun. One that is alone overtakes nothing, and nothing overtakes
+        it.
+        """
         if self._is_full or not self._replies:
             return not self._is_full
-        return not (self._is_alone or alone) and len(self._replies) < MAX_PENDING
-
-    async def _change(self) -> None:
-        """Wait until something has changed that a request may wait for."""
-        self._changed.clear()
-        await self._changed.wait()
+        return not (self._is_alone or self._next_alone) and len(self._replies) < MAX_PENDING
 
     def _send_replies(self, _: object) -> None:
-        """Send the replies that are there, up to the first that is not."""
+        """Send the replies that are there, up to the first that is not, and begin what waited for them."""
         ready = list[bytes]()
         while self._replies and self._replies[0].done():
             future = self._replies.popleft()
@@ -391,4 +409,4 @@ class Connection:
         if ready:
             self._send(ready)
         self.caller.replies_sent()
-        self._changed.set()
+        self.begin_requests()

@@ -138,6 +138,29 @@ class Line:
         return not self.running or (self.threads is None and job.threads is None)
 
 
+class LongRequests:
+    """The long requests of all connections that are parsed or under way; others wait for them."""
+
+    def __init__(self) -> None:
+        self._free = MAX_LONG
+        self._waiting: dict[Callable[[], None], None] = {}  # the longest first
+
+    def enter(self, go_on: Callable[[], None]) -> bool:
+        """Return whether one may be begun. If not, `go_on` is called when it may."""
+        if not self._free:
+            self._waiting[go_on] = None
+            return False
+        self._free -= 1
+        return True
+
+    def leave(self, _: object = None) -> None:
+        self._free += 1
+        if self._waiting:
+            go_on = next(iter(self._waiting))
+            del self._waiting[go_on]
+            go_on()
+
+
 _ALL = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set[int]()  # processors
 
 
@@ -163,7 +186,7 @@ class Executor:
         self.core = core
         self.links: Exchange | None = None  # None: there are no links to other systems
         self.counters = Counters()
-        self.long_requests = asyncio.Semaphore(MAX_LONG)
+        self.long_requests = LongRequests()
         self._store = core.store
         self._loop = asyncio.get_running_loop()
         self._watcher = SharedWatcher(core.store)

@@ -11,6 +11,7 @@ event: message.created data: {"id": ..., "postroom": {...}} id: 0f3c...:1a2b:42
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -18,7 +19,7 @@ from ..core.verb import snake
 from ..errors import Invalid, PostroomError
 from ..formats.events import stream_data
 from ..model.codec import encode
-from .callers import Caller, Connection, NoMoreRequests
+from .callers import TURN, Caller, Connection
 from .events import MAIL_FIELDS
 from .http import CLOSE, CONNECTION, Disconnected, header_values, read_body
 from .protocol import read_rpc, unreadable
@@ -114,6 +115,7 @@ class WebSocketConnection(Connection):
         self._send_event = send
         self._guard: WebSocketGuard = scope["state"][CONNECTION]
         self._outbox = Outbox(self._guard.abort)
+        self._has_begun = asyncio.Event()  # set when all that was read was begun
         self.code, self.reason = GOING_AWAY, ""  # sent when this side ends the connection
         self.caller = self._open_caller(principal)
 
@@ -129,8 +131,7 @@ class WebSocketConnection(Connection):
             return unreadable(str(broken))
 
     async def run(self, receive: Receive) -> None:
-        self._receive_event = receive
-        reading = asyncio.ensure_future(self._read_requests())
+        reading = asyncio.ensure_future(self._read(receive))
         reading.add_done_callback(lambda _: self._outbox.close())
         try:
             with self._app.closing_with(self._outbox.close):
@@ -138,20 +139,30 @@ class WebSocketConnection(Connection):
         finally:
             reading.cancel()
             self.caller.close()  # so that no letter is handed to a client that is gone
-        if reading.done() and not reading.cancelled() and not isinstance(reading.exception(), NoMoreRequests):
+        if reading.done() and not reading.cancelled():
             reading.result()
 
-    async def _receive(self) -> str:
-        message = await self._receive_event()
-        if message["type"] == "websocket.disconnect":
-            self._on_disconnect(message.get("code", 0))
-            raise NoMoreRequests
-        self._guard.note_message()
-        text: str | None = message.get("text")
-        if text is None:
-            self.code = NOT_TEXT
-            raise NoMoreRequests
-        return text
+    async def _read(self, receive: Receive) -> None:
+        """Read what the client sends, one message after the other, until it sends no more."""
+        for number in itertools.count(1):
+            message = await receive()
+            if message["type"] == "websocket.disconnect":
+                self._on_disconnect(message.get("code", 0))
+                return
+            self._guard.note_message()
+            text: str | None = message.get("text")
+            if text is None:
+                self.code = NOT_TEXT
+                return
+            self._has_begun.clear()
+            self._messages.append(text)
+            self.begin_requests()
+            await self._has_begun.wait()
+            if number % TURN == 0:
+                await asyncio.sleep(0)
+
+    def _drained(self) -> None:
+        self._has_begun.set()
 
     def _on_disconnect(self, code: int) -> None:
         """Note the code with which the client ended the connection, or uvicorn because of what it sent."""
@@ -181,7 +192,7 @@ class WebSocketConnection(Connection):
                     raise Disconnected
                 await self._send_event({"type": "websocket.send", "text": piece.decode()})
             self._on_written(mark)
-            self._changed.set()
+            self.begin_requests()
             if self._outbox.has_refused and not self._outbox.is_closed:
                 self._outbox.has_refused = False
                 self.caller.resume()

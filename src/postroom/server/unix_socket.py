@@ -18,7 +18,6 @@ import select
 import socket
 import stat
 import struct
-from collections import deque
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..errors import BadStore, NameTaken, NotAllowed
 from ..formats.errors import socket_error
 from ..model.codec import encode
-from .callers import Caller, Connection, NoMoreRequests
+from .callers import Caller, Connection
 from .protocol import LineSplitter, largest_frame, read_line
 
 if TYPE_CHECKING:
@@ -205,15 +204,13 @@ class LineConnection(Connection, asyncio.Protocol):
         super().__init__(server.executor)
         self._server = server
         self._splitter = LineSplitter(largest_frame(server.limits))
-        self._lines: deque[bytes | None] = deque()  # that were not parsed yet; None: too long
-        self._arrived = asyncio.Event()  # set when there are lines, or will be no more
         self._transport: asyncio.Transport | None = None
+        self._is_served = False  # does it belong to the user of the post room?
         self._is_unread = False  # does the client not read its replies?
         self._is_ended = False  # has it sent its last line, or does the server stop?
         self._is_paused = False  # is it not read from just now?
         self._hangup_watch: HangupWatch | None = None
         self._parse_line: Callable[[bytes | None], Request | None] = self._parse_first
-        self._running: asyncio.Task[None] | None = None
 
     # -- called by the event loop
 
@@ -227,28 +224,29 @@ class LineConnection(Connection, asyncio.Protocol):
             transport.close()
             return
         self.caller = self._server.open_caller(self.push, self.abort)
-        self._running = asyncio.ensure_future(self._run())
+        self._is_served = True
 
     def data_received(self, data: bytes) -> None:
-        if self._running is not None:
+        if self._is_served:
             # While more than MAX_WAITING lines wait, nothing is read: a client that only writes fills no memory.
-            self._lines += self._splitter.feed(data)
-            self._arrived.set()
-            if len(self._lines) > MAX_WAITING or len(data) > MAX_PACKET:
+            self._messages += self._splitter.feed(data)
+            if len(self._messages) > MAX_WAITING or len(data) > MAX_PACKET:
                 self._pause_reading()
+                self._rest()
+            self.begin_requests()
 
     def eof_received(self) -> bool:
         """Answer the last lines though the client has closed its side of the connection."""
         # `echo ... | nc -U` closes its side at once, and still waits for the answer.
         self._is_ended = True
-        self._lines += self._splitter.last()
+        self._messages += self._splitter.last()
         self._watch_hangup()
-        self._arrived.set()
+        self.begin_requests()
         return True
 
     def _watch_hangup(self) -> None:
         """Notice a hangup while nothing is read: a letter must not be handed to a client that is gone."""
-        if self._hangup_watch is None and self._transport is not None and self._running is not None:
+        if self._hangup_watch is None and self._transport is not None and self._is_served:
             self._hangup_watch = HangupWatch(self._transport, self._give_up)
 
     def _give_up(self) -> None:
@@ -261,11 +259,10 @@ class LineConnection(Connection, asyncio.Protocol):
         if self._hangup_watch is not None:
             self._hangup_watch.close()
         self._server.go(self)
-        if self._running is not None:
-            self.caller.close()
         self._is_unread = False
-        self._changed.set()  # requests that came before are carried out all the same
-        self._arrived.set()
+        if self._is_served:
+            self.caller.close()
+            self.begin_requests()  # those that came before are carried out all the same
 
     @property
     def unsent(self) -> int:
@@ -279,30 +276,21 @@ class LineConnection(Connection, asyncio.Protocol):
     def resume_writing(self) -> None:
         self._is_unread = False
         self._server.unread.pop(self, None)
-        if self._running is not None:
+        if self._is_served:
             self.caller.resume()
-        self._changed.set()
+            self.begin_requests()
 
     # -- requests
 
-    async def _run(self) -> None:
-        with suppress(NoMoreRequests):
-            await self._read_requests()
-        while self._replies:
-            await self._change()
-        if self._transport is not None:
-            self._transport.close()
-
-    async def _receive(self) -> bytes | None:
-        while not self._lines:
-            if self._is_ended:
-                raise NoMoreRequests
-            if self._is_paused and self._transport is not None and not self._transport.is_closing():
-                self._is_paused = False
-                self._transport.resume_reading()
-            self._arrived.clear()
-            await self._arrived.wait()
-        return self._lines.popleft()
+    def _drained(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._is_ended:
+            if not self._replies:
+                self._transport.close()
+        elif self._is_paused:
+            self._is_paused = False
+            self._transport.resume_reading()
 
     def _pause_reading(self) -> None:
         """Stop reading: a connection is read only while its lines can be processed."""
@@ -346,8 +334,9 @@ class LineConnection(Connection, asyncio.Protocol):
     def end(self) -> None:
         """Close the connection once the requests under way are answered: the server stops."""
         self._is_ended = True
-        self._lines.clear()
-        self._arrived.set()
+        self._messages.clear()
+        self._next = None
+        self.begin_requests()
 
     def abort(self) -> None:
         if self._transport is not None:
