@@ -1,8 +1,7 @@
 """The parser of the command line: from words to a command and its values.
 
 Parsing opens no file and no room. The first half converts the words of options into numbers, spans, times and
-JSON; each error names the option. It is not argparse: that would cost every command a third of `python -c pass`,
-and its errors would have to be replaced.
+JSON; each error names the option. It is not argparse, which was tried and measured (docs/decisions/cli.md).
 """
 
 from __future__ import annotations
