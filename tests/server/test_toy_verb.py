@@ -1,4 +1,7 @@
-"""A verb that is declared once is on every wire: a toy verb, declared in this test and nowhere else."""
+"""A verb that is declared once is on every surface: a toy verb, declared in this test and nowhere else.
+
+On the command line it is found by `test_a_verb_is_a_command_without_a_line_of_the_command_line` in tests/cli.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import pytest
 from msgspec import Struct
 
 from postroom.core.verb import VERBS, MailboxVerb, verb
 from postroom.errors import Invalid
+from postroom.mcp.tools import PREFIX, TOOLS, row
+from postroom.server.protocol import ADDED
 from postroom.server.unix_socket import UnixServer
 from tests.server.http.running import PATIENCE, Client, in_thread, make_token, open_server, port_of
 
@@ -126,6 +131,37 @@ def test_a_verb_is_on_the_reference_page() -> None:
     assert "Return a text several times. Callers: the mailbox's own agent" in section
     assert "| `times` | count | how often |" in section and "Result: mailbox, texts." in section
     assert "Result: characters." in page.partition("### `length`\n")[2].partition("###")[0]
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_row_makes_a_tool_of_a_verb() -> None:
+    pytest.importorskip("mcp_types", reason="needs the extra postroom[mcp]")
+    from tests.mcp.harness import Harness, ask, played, refused
+
+    async def story(harness: Harness) -> None:
+        async with harness.client("ann") as ann:
+            listed = {tool.name: tool for tool in (await ann.list_tools()).tools}
+            assert "Say it again." == listed["echo"].description
+            assert {"type": "integer", "description": "so often"} == listed["echo"].input_schema["properties"][
+                "times"
+            ]
+            assert ["text"] == listed["echo"].input_schema["required"]
+            assert {"texts": ["x", "x"]} == await ask(ann, "echo", text="x", times=2)
+            assert "times" == (await refused(ann, "echo", text="x", times=4))["field"]
+
+    row(
+        "echo",
+        cast("type[MailboxVerb]", VERBS["echo"]),
+        {"text": "", "times": "so often"},
+        lambda found, people: {"texts": found.texts},  # noqa: ARG005 - what every row gets
+        title="Echo",
+        about="Say it again.",
+        answer={"texts": {"type": "array"}},
+    )
+    try:
+        played(story)
+    finally:
+        del TOOLS["echo"], ADDED[PREFIX + "echo"]
 
 
 METHOD = """

@@ -19,9 +19,10 @@ from .inbox import agent_record, present, stamp
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from ..core.inbox import Messages, NextLetter
     from ..core.messages import Receipt
     from ..core.tasks import FoundTask
-    from ..core.work import Settled
+    from ..core.work import Claimed, Settled
     from ..model.agent import Agent
     from ..model.message import Message
     from ..model.query import Found
@@ -74,6 +75,24 @@ def counted(records: Iterable[dict[str, Any]], **more: Any) -> dict[str, Any]:
     """Return records of letters with their number."""
     shown = list(records)
     return {**more, "count": len(shown), "messages": shown}
+
+
+def found_letters(found: Messages, people: Collection[str]) -> dict[str, Any]:
+    """Return the letters that a search found."""
+    return counted(record(letter, people=people) for letter in found.letters)
+
+
+def next_letter(found: NextLetter, people: Collection[str]) -> dict[str, Any]:
+    """Return the letter that came, null if there is none, and the cursor after it."""
+    letter = None if found.letter is None else received(found.letter, people=people)
+    return {"message": letter, "cursor": found.cursor}
+
+
+def claimed(found: Claimed, people: Collection[str]) -> dict[str, Any]:
+    """Return claimed letters, each with the token that settles it."""
+    held = ((one, one.delivery.lease) for one in found.letters)
+    tokens = ((one, lease.token if lease else None) for one, lease in held)
+    return counted(received(one, people=people, token=token, leaseSeconds=found.lease) for one, token in tokens)
 
 
 def trace_record(life: Trace, *, people: Collection[str] = PEOPLE) -> dict[str, Any]:

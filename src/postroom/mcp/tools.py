@@ -7,28 +7,49 @@ out. Bodies of letters are data, and stay in their own fields.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
-from msgspec import Struct
+from msgspec import Struct, defstruct
 
 from ..core import agents, inbox, messages, search, tasks, threads, work
 from ..core.proof import people_names
 from ..core.round_trip import Ask
-from ..core.verb import LOCAL, authorised, checked_mailbox, parameters, perform, set_parameters, snake, verb
+from ..core.verb import (
+    LOCAL,
+    MailboxVerb,
+    authorised,
+    checked_mailbox,
+    parameters,
+    perform,
+    set_parameters,
+    snake,
+    verb,
+)
 from ..errors import Invalid, NotAllowed, UnknownAgent
 from ..formats.inbox import far_agent_record
-from ..formats.mcp import agent_row, counted, read_content, received, record, sent, settled, task_record
+from ..formats.mcp import (
+    agent_row,
+    claimed,
+    counted,
+    found_letters,
+    next_letter,
+    read_content,
+    received,
+    record,
+    sent,
+    settled,
+    task_record,
+)
 from ..model.message import DEFAULT_SCOPE
 from ..server.describe import kind_of
 from ..server.protocol import ADDED
 from ..server.requests import ForeignVerb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..core.authorize import Principal
     from ..core.core import Core
     from ..core.work import Settling
@@ -83,6 +104,7 @@ class Arg(Struct, frozen=True):
         return plain | ({"description": self.about} if self.about else {})
 
 
+_ME = Annotated[str | None, "default: you"]
 SET_BY_HOST = "set by the MCP server itself, never by a model"
 WHO = "name it in the call, start the server with --as NAME, or set POSTROOM_AGENT or INBOX_AGENT_ID"
 
@@ -156,6 +178,48 @@ def tool(name: str, **declared: Any) -> Callable[[type[Tool]], type[Tool]]:
     return declare
 
 
+class VerbTool(Tool, kw_only=True):
+    """A tool that performs one verb, and shows its result as a model gets it (`row`)."""
+
+    of: ClassVar[type[MailboxVerb]]
+    takes: ClassVar[Mapping[str, str]]  # its parameters, and what a model is told of each
+    shown: ClassVar[Callable[..., dict[str, Any]]]
+
+    agent_id: _ME = None
+
+    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
+        request = self.of(agent_id=self.mine(), **self.some(*self.takes))
+        return self.shown(authorised(core, principal, request)(), people=people_names(core))
+
+    def is_empty(self, result: dict[str, Any]) -> bool:
+        return not (result.get("messages") or result.get("message"))
+
+
+def row(
+    name: str,
+    of: type[MailboxVerb],
+    takes: Mapping[str, str],
+    shown: Callable[..., dict[str, Any]],
+    *,
+    about: str,
+    **more: Any,
+) -> None:
+    """Make a tool of a verb: choose its parameters, and shorten the help of each and its own."""
+    known, says = parameters(of), of.declaration()
+    fields = [(one, Annotated[known[one].type, text], known[one].default) for one, text in takes.items()]
+    fixed = {
+        "of": of,
+        "takes": takes,
+        "shown": staticmethod(shown),
+        "__doc__": about,
+        "always": tuple(more["answer"]),
+    }
+    namespace = {"reads_only": not says.writes, **fixed, **more}
+    made = defstruct(of.__name__, fields, bases=(VerbTool,), namespace=namespace, kw_only=True)
+    declared = {field: getattr(says, field) for field in ("action", "writes", "slow", "many", "waits")}
+    tool(name, **declared)(cast("type[Tool]", made))
+
+
 def about(tool: type[HostVerb]) -> str:
     return " ".join((tool.__doc__ or "").split())
 
@@ -199,7 +263,6 @@ LONGEST_WAIT = 50.0  # seconds; hosts give up on a tool after a minute
 PRIORITIES = ("low", "normal", "high", "urgent")
 _ADDRESS = str | dict[str, Any]
 _ADDRESSES = str | dict[str, Any] | list[Any]
-_ME = Annotated[str | None, "default: you"]
 TEXT: dict[str, Any] = {"type": "string"}
 COUNT: dict[str, Any] = {"type": "integer"}
 OBJECTS: dict[str, Any] = {"type": "array", "items": {"type": "object"}}
@@ -374,31 +437,20 @@ class ListAgents(Tool, kw_only=True):
         return {"count": len(rows), "agents": rows}
 
 
-@tool("wait_for_mail", action="wait", waits=True)
-class WaitForMail(Tool, kw_only=True):
-    """Wait for the next message, at most 50 seconds; null when none came. Pass the cursor to the next call and
-    nothing is missed.
-    """
-
-    title = "Wait for mail"
-    answer: ClassVar = {"message": {"anyOf": [_MESSAGE, {"type": "null"}]}, "cursor": TEXT}
-    always = ("message", "cursor")
-
-    timeout: Annotated[float, "default 30"] = 30.0
-    since: Annotated[str | None, "cursor of the last call"] = None
-    thread: Annotated[str | None, "only this thread: `thread` of a message or of send_message"] = None
-    agent_id: _ME = None
-
-    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
-        wait = inbox.Wait(agent_id=self.mine(), **self.some("since", "thread"))
-        found = authorised(core, principal, wait)()
-        return {
-            "message": None if found.letter is None else received(found.letter, people=people_names(core)),
-            "cursor": found.cursor,
-        }
-
-    def is_empty(self, result: dict[str, Any]) -> bool:
-        return result["message"] is None
+row(
+    "wait_for_mail",
+    inbox.Wait,
+    {
+        "timeout": "default 30",
+        "since": "cursor of the last call",
+        "thread": "only this thread: `thread` of a message or of send_message",
+    },
+    next_letter,
+    title="Wait for mail",
+    about="Wait for the next message, at most 50 seconds; null when none came. Pass the cursor to the next call and"
+    " nothing is missed.",
+    answer={"message": {"anyOf": [_MESSAGE, {"type": "null"}]}, "cursor": TEXT},
+)
 
 
 # -- the tools for work: leases, tasks, handoffs
@@ -413,34 +465,15 @@ OUTCOMES: dict[str, type[Settling]] = {
 _STEPS = ("give", "accept", "start", "ask", "answer", "complete", "fail", "reject", "cancel", "status", "list")
 
 
-@tool("claim", action="claim", waits=True)
-class Claim(Tool, kw_only=True):
-    """Take messages to work on: nobody else gets them until the lease ends. Settle each with ack and its token."""
-
-    title = "Claim work"
-    answer = _MESSAGES
-    always = ("count", "messages")
-
-    count: Annotated[int, "default 1"] = 1
-    lease: Annotated[float | None, ""] = None
-    timeout: Annotated[float, "wait so long for one; default 0, at most 50"] = 0.0
-    agent_id: _ME = None
-
-    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
-        claim = work.Claim(agent_id=self.mine(), count=self.count, lease=self.lease)
-        claimed = authorised(core, principal, claim)()
-        return counted(
-            received(
-                one,
-                people=people_names(core),
-                token=one.delivery.lease and one.delivery.lease.token,
-                leaseSeconds=claimed.lease,
-            )
-            for one in claimed.letters
-        )
-
-    def is_empty(self, result: dict[str, Any]) -> bool:
-        return not result["messages"]
+row(
+    "claim",
+    work.Claim,
+    {"count": "default 1", "lease": "", "timeout": "wait so long for one; default 0, at most 50"},
+    claimed,
+    title="Claim work",
+    about="Take messages to work on: nobody else gets them until the lease ends. Settle each with ack and its token.",
+    answer=_MESSAGES,
+)
 
 
 @tool("ack", action="settle")
@@ -471,25 +504,17 @@ class Ack(Tool, kw_only=True):
         return settled(perform(core, principal, settling(agent_id=self.mine(), **how)))
 
 
-@tool("search_mail", action="search", slow=True, writes=False)
-class SearchMail(Tool, kw_only=True):
-    """Messages you sent or got: words, "a phrase", from: to: tag: kind: thread: before: after:, and - before what
-    must not be.
-    """
-
-    title = "Search mail"
-    answer = _MESSAGES
-    always = ("count", "messages")
-    reads_only = repeatable = True
-
-    query: Annotated[str, ""]
-    limit: Annotated[int | None, ""] = None
-    ranked: Annotated[bool | None, "best first, not newest"] = None
-    agent_id: _ME = None
-
-    def run(self, core: Core, principal: Principal) -> dict[str, Any]:
-        wanted = search.Search(agent_id=self.mine(), **self.some("query", "limit", "ranked"))
-        return counted(map(partial(record, people=people_names(core)), perform(core, principal, wanted).letters))
+row(
+    "search_mail",
+    search.Search,
+    {"query": "", "limit": "", "ranked": "best first, not newest"},
+    found_letters,
+    title="Search mail",
+    about='Messages you sent or got: words, "a phrase", from: to: tag: kind: thread: before: after:, and - before what'
+    " must not be.",
+    answer=_MESSAGES,
+    repeatable=True,
+)
 
 
 @tool("task", action="task")
