@@ -159,9 +159,10 @@ def parse(words: Sequence[str]) -> Call:
     elif typed:
         command = command_of_verb(typed)
         if command is None:
-            hint = RETIRED.get(typed) or MEANT.get(typed) or meant(typed, [*COMMANDS, *words_of_verbs()])
-            hint = hint or "postroom help all"
-            raise Usage(f"there is no command {typed!a}", field="command", hint=hint)
+            hint = (
+                RETIRED.get(typed) or MEANT.get(typed) or meant(typed, COMMANDS) or meant(typed, words_of_verbs())
+            )
+            raise Usage(f"there is no command {typed!a}", field="command", hint=hint or "postroom help all")
     call = Call(command, typed)
     options = with_common(command.options if command else ())
     args = _read(rest, options, call)
@@ -244,8 +245,6 @@ def _hint_for_dash(word: str, command: str, before: list[str]) -> str:
     """Return a hint where a word that begins with - may not be meant as an option."""
     if command == "work" and before:
         return "put -- before the program"
-    if word.partition("=")[0] in {"--port", "--host"} and command in {"serve", "service install"}:
-        return "the address and the port are one: --http 127.0.0.1:4651"
     if command == "search" and not word.startswith("--"):
         from shlex import quote  # noqa: PLC0415 - only for mistakes
 
@@ -266,19 +265,31 @@ def _fill(places: list[Option], args: list[str], call: Call) -> None:
     if args and (following := below(call.name)):
         raise _no_subcommand(call.name, args[0], following)
     if args:
-        hint = f"it takes {', '.join(place.metavar for place in places)} alone"
-        if not places:
-            names = {name for option in (call.command.options if call.command else ()) for name in option.names}
-            whose = "--agent" if "--agent" in names else "--as"
-            hint = f"it takes options alone: {whose} NAME names the agent, --help shows the others"
-            hint = f"postroom {args[0]} is a command by itself" if args[0] in COMMANDS else hint
-        elif call.command and any(option.name == "body" for option in call.command.options):
-            hint = "quote a text that has blanks; or name it with --body"
-        hint = MEANT.get(f"{call.name} {args[0]}", hint)
-        raise Usage(f"{args[0]!a} is one word too many", field="arguments", hint=hint)
+        raise Usage(
+            f"{args[0]!a} is one word too many", field="arguments", hint=_hint_for_more(args[0], places, call)
+        )
     for option in call.command.options if call.command else ():
         if option.required and option.name not in call.values:
             raise Usage("is missing", field=option.names[0], hint=option.help)
+
+
+def _hint_for_more(word: str, places: list[Option], call: Call) -> str:
+    """Return what a word may have been meant for that has no place."""
+    options = call.command.options if call.command else ()
+    if hint := MEANT.get(f"{call.name} {word}"):
+        return hint
+    if places:
+        is_text = any(option.name == "body" for option in options)
+        alone = f"it takes {', '.join(place.metavar for place in places)} alone"
+        return "quote a text that has blanks; or name it with --body" if is_text else alone
+    if word in COMMANDS:
+        return f"postroom {word} is a command by itself"
+    kinds = {"count", "seconds"} if word.isdecimal() else {"seconds"} if _span(word) else set()
+    for option in options:
+        if option.kind in kinds:
+            return f"{option.names[-1]} {word}"
+    whose = "--agent" if any("--agent" in option.names for option in options) else "--as"
+    return f"it takes options alone: {whose} NAME names the agent, --help shows the others"
 
 
 def _no_subcommand(name: str, word: str, following: list[str]) -> Usage:

@@ -84,7 +84,7 @@ def run_send(context: Context) -> Answer:
         return context.answer_with(context.perform(SendMany, drafts=drafts_of(context)), views.receipts)
     to = _recipients(context)
     if not to and "in_reply_to" not in context.values:
-        raise Usage("no agent is named", field="TO", hint="an agent's name")
+        raise Usage("no agent is named", field="TO", hint="postroom send NAME TEXT")
     if "template" in context.values:
         return _send_template(context, to or [])
     if "fill" in context.values:
@@ -102,7 +102,10 @@ def _recipients(context: Context) -> list[Any] | None:
     words = [context.values["to"], *context.get("text", ())]
     if len(words) > 1 and not {"body", "edit", "template"} & context.values.keys():
         if len(words) > 2:
-            raise Usage("the text is one argument", field="TEXT", hint="quote it: postroom send TO,TO 'the text'")
+            from shlex import quote  # noqa: PLC0415 - only for mistakes
+
+            hint = f"quote it: postroom send {quote(words[0])} {quote(' '.join(words[1:]))}"
+            raise Usage("the text is one argument", field="TEXT", hint=hint)
         context.values["body"] = words.pop()
     return [to for word in words for to in _parted(context, word)]
 
