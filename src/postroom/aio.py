@@ -134,7 +134,7 @@ class AsyncRoom:
         self._sync = copy(room)
         self._sync._wait = _Pause
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="postroom")
-        self._watcher = SharedWatcher(room.core.store)
+        self._watcher = SharedWatcher(room.core)
         self._closed = False
 
     def mailbox(self, name: str) -> AsyncMailbox:

@@ -13,19 +13,20 @@ from .store.notification import POLL, ROOM
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from .store.protocol import Store, Watch
+    from .core.core import Core
+    from .store.protocol import Watch
 
 
 POLL_ROOM = 1.0  # seconds between two signals of `room_watch` from a store without notifications
 
 
 @contextmanager
-def room_watch(store: Store, woken: asyncio.Event) -> Iterator[None]:
+def room_watch(core: Core, woken: asyncio.Event) -> Iterator[None]:
     """Set an event at each commit to the room and, where folders are the room, at each file for another system.
 
     Every commit of the room pays for it while the block runs, so a service that has just looked leaves the block.
     """
-    loop, watch = asyncio.get_running_loop(), store.watch((ROOM,))
+    loop, watch = asyncio.get_running_loop(), core.store.watch((ROOM,))
 
     def notified() -> None:
         watch.notified()
@@ -55,8 +56,8 @@ class SharedWatcher:
     It is used from one event loop at a time, never from a thread.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, core: Core) -> None:
+        self._core = core
         self._watch: Watch | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: dict[str, set[asyncio.Event]] = {}
@@ -102,7 +103,7 @@ class SharedWatcher:
         if self._watch is not None and self._loop is not loop:  # a room may outlive an event loop
             self.close()
         if self._watch is None:
-            self._loop, self._watch = loop, self._store.watch(tuple(self._listeners))
+            self._loop, self._watch = loop, self._core.store.watch(tuple(self._listeners))
             if self._watch.fileno() >= 0:
                 loop.add_reader(self._watch.fileno(), self._wake_notified)
             else:

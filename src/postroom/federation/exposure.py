@@ -17,6 +17,7 @@ from ..core import agents as core_agents
 from ..core import outbox, peers
 from ..core.authorize import OWNER
 from ..core.core import commit, find_record, put_record, records_of
+from ..core.folders import make_folders
 from ..core.inbox import GetChanges, current_cursor
 from ..core.names import mailbox_named
 from ..errors import Invalid, Resync
@@ -29,7 +30,6 @@ from ..model.peer import Route
 from ..model.record import BEAT, CARD, ROUTE
 from ..policy.routing import is_routable
 from ..policy.trust import is_reachable, is_shown, speaks_for
-from ..store.files.store import FileStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -207,11 +207,9 @@ EVERY = 20.0  # seconds between two heartbeats of an agent that is present; a re
 
 def show(core: Core, host: str, agents: Sequence[Agent]) -> None:
     """Show these agents of the host, and no others; none, if it does not mount this room any more."""
-    store, moment = core.store, core.now()  # no verb knows folders: only a store of files has them
+    moment = core.now()
     wanted = {at_system(agent.card.id, host): agent for agent in agents}
-    if isinstance(store, FileStore):
-        for name in wanted:
-            store.make_folder(name)
+    make_folders(core, wanted)
 
     def plan() -> tuple[list[Write], None]:
         cards = records_of(core, CARD)

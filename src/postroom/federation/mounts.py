@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ..clock import SystemClock
 from ..core import peers as core_peers
 from ..core.authorize import OWNER
-from ..core.names import is_known
+from ..core.folders import introduce_folders
 from ..errors import Conflict, LookAlike, Missing, NameTaken, PostroomError, StoreFailing
 from ..formats.federation import federation_error
 from ..formats.map import PING
@@ -32,8 +32,6 @@ from ..room import open_with
 from ..server.executor import Executor
 from ..settings import chosen_settings
 from ..store.address import place_of
-from ..store.files.store import FileStore
-from ..store.protocol import Introduce
 from . import exposure
 from .connection import ConnectionLost, connected_pair
 from .dialler import ANSWER
@@ -76,13 +74,8 @@ class MountedRoom:
 
     def introduce_folders(self, names: Sequence[str]) -> None:
         """Introduce the names that have a folder: each is an agent, though it may never have done anything."""
-        store = self.core.store  # no verb knows folders: only a store of files has them
-        if not isinstance(store, FileStore):
-            return
-        new = [name for name in names if name and store.has_folder(name) and not is_known(self.core, name)]
         with suppress(NameTaken, LookAlike):  # it looks like another name: the letter is refused with that error
-            if new:
-                store.commit([Introduce(name, known=True) for name in new])
+            introduce_folders(self.core, filter(None, names))
 
 
 def open_mounted(peer: Peer, here: str, limits: Limits) -> MountedRoom:

@@ -17,12 +17,12 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from sys import intern
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from .. import room
-from ..core import addressing, agents, compose, deliveries, inbox, messages, names, task_index, work
+from ..core import addressing, agents, compose, deliveries, folders, inbox, messages, names, task_index, work
 from ..core.authorize import OWNER
 from ..core.core import change_record, commit, find_record, find_value, put_record, values_of
 from ..core.messages import check_answer_rate
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from ..model.agent import Agent, Card
     from ..model.message import Message
     from ..model.query import Moment
-    from ..store.files.store import FileStore
     from ..store.protocol import Write
 
 
@@ -415,7 +414,7 @@ class MailboxManager:
             limit=None if limit is None else check_count(limit, "limit"),
         )
         found = deliveries.find_letters(self.core, query)
-        return [fields | {"_filename": file} for file, fields in self._files.file_contents(found)]
+        return [fields | {"_filename": file} for file, fields in folders.file_contents(self.core, found)]
 
     def mark_processed(self, agent_id: str, filename: str) -> None:
         """Move a mail to `processed/`. A mail that is no longer in the inbox is left alone."""
@@ -425,7 +424,7 @@ class MailboxManager:
             raise Invalid(
                 f"{filename!a} is not a mail's file name", field="filename", hint="use a _filename from poll"
             )
-        id = self._files.id_at(name, "inbox", filename)
+        id = folders.id_in_file(self.core, name, "inbox", filename)
         if id is None:
             return
         with suppress(UnknownMessage, IllegalMove):  # another process was quicker
@@ -447,8 +446,3 @@ class MailboxManager:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    @property
-    def _files(self) -> FileStore:
-        # The manager returns file names, which no verb does: only a store of files has them.
-        return cast("FileStore", self.core.store)

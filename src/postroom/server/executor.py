@@ -189,7 +189,7 @@ class Executor:
         self.long_requests = LongRequests()
         self._store = core.store
         self._loop = asyncio.get_running_loop()
-        self._watcher = SharedWatcher(core.store)
+        self._watcher = SharedWatcher(core)
         self._lines: dict[object, Line] = {}  # of the callers that have asked for something
         self._last_active: dict[str, float] = {}  # agents, and when their activity was last recorded
         self._under_way = 0  # jobs given to any thread, though nobody may wait for them any more
