@@ -12,7 +12,7 @@ from postroom.federation.methods import FEDERATION
 from postroom.formats.errors import BAD_TOKEN, CODES, INTERNAL_ERROR, NoSuchMethod
 from postroom.formats.errors import NUMBERS as MAIL_NUMBERS
 from postroom.formats.events import MAP_TYPES, TYPES
-from postroom.formats.federation import NUMBERS, Refusal
+from postroom.formats.federation import NUMBERS, PeerRefusal
 from postroom.formats.shapes import result_names
 from postroom.map.session import MAP
 from postroom.server.describe import kind_of
@@ -70,7 +70,9 @@ def refusal_rows() -> Iterator[str]:
     yield "|---|---|---|---|"
     for kind, field, number in NUMBERS:
         becomes = (
-            "waits, and is sent again" if Refusal(number, "", kind.temporary).waits else "is dead, with a bounce"
+            "waits, and is sent again"
+            if PeerRefusal(number, "", kind.temporary).waits
+            else "is dead, with a bounce"
         )
         yield f"| `{kind.__name__}` | {field or 'any'} | {number} | {becomes} |"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from postroom.federation.courier import Answer, Reservation, Step, next_step
+from postroom.federation.courier import PeerAnswer, Reservation, Step, next_step
 from postroom.model.delivery import State
 from tests.daemons import until
 from tests.federation.answering import answer, far, refuse, routed
@@ -192,25 +192,25 @@ def test_one_that_is_larger_than_what_is_read_there_is_not_sent_in_vain(here: Sy
 
 
 @pytest.mark.parametrize("reservation", Reservation)
-@pytest.mark.parametrize("answer", Answer)
-def test_only_a_receipt_ends_the_duty_to_keep_a_letter(answer: Answer, reservation: Reservation) -> None:
+@pytest.mark.parametrize("answer", PeerAnswer)
+def test_only_a_receipt_ends_the_duty_to_keep_a_letter(answer: PeerAnswer, reservation: Reservation) -> None:
     step = next_step(answer, reservation, is_last_try=False)
-    assert (answer is Answer.KEPT) == (step is Step.SETTLE)
+    assert (answer is PeerAnswer.KEPT) == (step is Step.SETTLE)
 
 
-@pytest.mark.parametrize("answer", [Answer.LATER, Answer.UNKNOWN])
-def test_a_letter_that_the_peer_may_have_goes_to_no_other(answer: Answer) -> None:
+@pytest.mark.parametrize("answer", [PeerAnswer.LATER, PeerAnswer.UNKNOWN])
+def test_a_letter_that_the_peer_may_have_goes_to_no_other(answer: PeerAnswer) -> None:
     assert Step.KEEP is next_step(answer, Reservation.HELD, is_last_try=False)
 
 
 def test_a_letter_that_the_peer_refuses_for_good_goes_to_the_next_system() -> None:
-    steps = {next_step(Answer.REFUSED, one, is_last_try=False) for one in (Reservation.NEW, Reservation.HELD)}
+    steps = {next_step(PeerAnswer.REFUSED, one, is_last_try=False) for one in (Reservation.NEW, Reservation.HELD)}
     assert {Step.OTHER} == steps
-    assert Step.SEARCH is next_step(Answer.REFUSED, Reservation.NONE, is_last_try=False)
+    assert Step.SEARCH is next_step(PeerAnswer.REFUSED, Reservation.NONE, is_last_try=False)
 
 
 @pytest.mark.parametrize("reservation", Reservation)
 def test_after_the_last_try_a_letter_bounces_unless_it_was_kept_or_not_looked_at(reservation: Reservation) -> None:
-    last = {answer: next_step(answer, reservation, is_last_try=True) for answer in Answer}
-    assert (Step.SETTLE, Step.STAY) == (last.pop(Answer.KEPT), last.pop(Answer.BEHIND))
+    last = {answer: next_step(answer, reservation, is_last_try=True) for answer in PeerAnswer}
+    assert (Step.SETTLE, Step.STAY) == (last.pop(PeerAnswer.KEPT), last.pop(PeerAnswer.BEHIND))
     assert {Step.BOUNCE} >= {*last.values()} - {Step.SEARCH}

@@ -19,9 +19,9 @@ from postroom.formats import map as map_codec
 from postroom.formats.errors import NoSuchMethod
 from postroom.formats.map import (
     CONNECT,
-    Address,
     Incoming,
     Kin,
+    MapAddress,
     Remote,
     Role,
     decode_message,
@@ -35,7 +35,7 @@ from postroom.formats.map import (
     request,
     spellings,
 )
-from postroom.map.session import BEFORE, MAP, STEPS, Answer, Session, State, Step, for_map
+from postroom.map.session import BEFORE, MAP, STEPS, MapCall, MapSession, Response, SessionState, for_map
 from postroom.model.codec import encode
 from postroom.model.message import Message, content_of, part_from_json
 from postroom.server.mail import MAIL
@@ -45,30 +45,33 @@ from tests.formats.drawn import FULL, letters
 CORE = """connect disconnect auth/refresh send subscribe unsubscribe agents/list agents/get agents/register
     agents/spawn agents/unregister agents/update agents/stop agents/suspend agents/resume structure/graph
     scopes/list scopes/get scopes/create scopes/delete scopes/join scopes/leave scopes/members""".split()
-FORMS: list[tuple[Any, Address]] = [
-    ("bob", Address(agents=("bob",))),
-    ("agent:bob", Address(agents=("bob",))),
-    ("scope:team", Address(scopes=("team",))),
-    ("bob@away", Address(remote=(Remote("away", "bob"),))),
-    ("bob@away/team", Address(remote=(Remote("away", "bob", "team"),))),
-    ("@away", Address(remote=(Remote("away"),))),
-    ({"agent": "bob"}, Address(agents=("bob",))),
-    ({"agentId": "bob"}, Address(agents=("bob",))),
-    ({"agentId": "bob", "scope": "x"}, Address(agents=("bob",))),
-    ({"agents": ["bob", "cy", "bob"]}, Address(agents=("bob", "cy"))),
-    ({"participant": "bob"}, Address(agents=("bob",))),
-    ({"scope": "team"}, Address(scopes=("team",))),
-    ({"role": "worker"}, Address(roles=(Role("worker"),))),
-    ({"role": "worker", "within": "team"}, Address(roles=(Role("worker", "team"),))),
-    ({"parent": True}, Address(kin=(Kin("parent"),))),
-    ({"descendants": True, "depth": 2}, Address(kin=(Kin("descendants", 2),))),
-    ({"broadcast": True}, Address(everyone=True)),
-    ({"participants": "all"}, Address(everyone=True)),
-    ({"system": "away", "agent": "bob"}, Address(remote=(Remote("away", "bob"),))),
-    ({"system": "away", "agent": "bob", "scope": "x"}, Address(remote=(Remote("away", "bob", "x"),))),
-    ({"system": "away", "agents": ["bob", "cy"]}, Address(remote=(Remote("away", "bob"), Remote("away", "cy")))),
-    ({"system": "away"}, Address(remote=(Remote("away"),))),
-    (["bob", {"scope": "team"}], Address(agents=("bob",), scopes=("team",))),
+FORMS: list[tuple[Any, MapAddress]] = [
+    ("bob", MapAddress(agents=("bob",))),
+    ("agent:bob", MapAddress(agents=("bob",))),
+    ("scope:team", MapAddress(scopes=("team",))),
+    ("bob@away", MapAddress(remote=(Remote("away", "bob"),))),
+    ("bob@away/team", MapAddress(remote=(Remote("away", "bob", "team"),))),
+    ("@away", MapAddress(remote=(Remote("away"),))),
+    ({"agent": "bob"}, MapAddress(agents=("bob",))),
+    ({"agentId": "bob"}, MapAddress(agents=("bob",))),
+    ({"agentId": "bob", "scope": "x"}, MapAddress(agents=("bob",))),
+    ({"agents": ["bob", "cy", "bob"]}, MapAddress(agents=("bob", "cy"))),
+    ({"participant": "bob"}, MapAddress(agents=("bob",))),
+    ({"scope": "team"}, MapAddress(scopes=("team",))),
+    ({"role": "worker"}, MapAddress(roles=(Role("worker"),))),
+    ({"role": "worker", "within": "team"}, MapAddress(roles=(Role("worker", "team"),))),
+    ({"parent": True}, MapAddress(kin=(Kin("parent"),))),
+    ({"descendants": True, "depth": 2}, MapAddress(kin=(Kin("descendants", 2),))),
+    ({"broadcast": True}, MapAddress(everyone=True)),
+    ({"participants": "all"}, MapAddress(everyone=True)),
+    ({"system": "away", "agent": "bob"}, MapAddress(remote=(Remote("away", "bob"),))),
+    ({"system": "away", "agent": "bob", "scope": "x"}, MapAddress(remote=(Remote("away", "bob", "x"),))),
+    (
+        {"system": "away", "agents": ["bob", "cy"]},
+        MapAddress(remote=(Remote("away", "bob"), Remote("away", "cy"))),
+    ),
+    ({"system": "away"}, MapAddress(remote=(Remote("away"),))),
+    (["bob", {"scope": "team"}], MapAddress(agents=("bob",), scopes=("team",))),
 ]
 NOBODY: list[Any] = [
     None, 7, "", "agent:", [], {}, {"agent": 7}, {"agent": ""}, {"agents": []}, {"agents": [1]}, {"scope": []},
@@ -107,7 +110,7 @@ def test_conversations_are_served_and_nothing_else_is() -> None:
 
 
 @pytest.mark.parametrize(("to", "address"), FORMS)
-def test_every_form_of_an_address_is_understood(to: Any, address: Address) -> None:
+def test_every_form_of_an_address_is_understood(to: Any, address: MapAddress) -> None:
     assert address == read_address(to)
 
 
@@ -120,7 +123,7 @@ def test_an_address_that_names_nobody_is_refused(to: Any) -> None:
 @given(JSON | st.lists(st.sampled_from([form for form, _ in FORMS]) | JSON, max_size=4))
 def test_every_value_is_an_address_or_refused(to: Any) -> None:
     with suppress(Invalid):
-        assert Address() != read_address(to)
+        assert MapAddress() != read_address(to)
 
 
 # -- messages
@@ -236,23 +239,23 @@ def test_numbers_are_the_sdks() -> None:
 
 
 def test_before_it_is_let_in_a_session_hears_of_nothing_but_who_it_is() -> None:
-    session = Session("s")
+    session = MapSession("s")
     for name, cls in MAP.items():
         params = {one.name: "x" for one in parameters(cls).values() if one.required}
         received = session.receive(request(1, name, **params))
-        if name in BEFORE[State.CONNECTED]:
-            assert isinstance(received, Step)
+        if name in BEFORE[SessionState.CONNECTED]:
+            assert isinstance(received, MapCall)
         else:
             assert isinstance(received, dict) and received["error"]["code"] == 1000
     session.step("admit")
-    assert isinstance(session.receive(request(1, "map/agents/list")), Step)
+    assert isinstance(session.receive(request(1, "map/agents/list")), MapCall)
     again = session.receive(request(1, CONNECT, participantType="agent"))
     assert isinstance(again, dict) and 3001 == again["error"]["code"]
 
 
 @given(st.lists(st.sampled_from([*{step for _, step in STEPS}, "no such step"]), max_size=12))
 def test_a_session_goes_only_where_the_table_leads(steps: list[str]) -> None:
-    session = Session("s")
+    session = MapSession("s")
     for step in steps:
         before = session.state
         if (before, step) in STEPS:
@@ -265,19 +268,19 @@ def test_a_session_goes_only_where_the_table_leads(steps: list[str]) -> None:
 
 
 def test_a_session_says_what_its_own_agent_says() -> None:
-    session = Session("s")
+    session = MapSession("s")
     session.step("admit")
     session.take("ann")
     session.take("ann.kid")
     step = session.receive(request(1, "map/send", to="bob"))
-    assert isinstance(step, Step) and ("ann", "ann") == (step.request.named(), session.speaker(step))
+    assert isinstance(step, MapCall) and ("ann", "ann") == (step.request.named(), session.speaker(step))
     step = session.receive(request(1, "map/agents/update", agentId="ann.kid", state="busy"))
-    assert isinstance(step, Step) and "ann.kid" == session.speaker(step)
+    assert isinstance(step, MapCall) and "ann.kid" == session.speaker(step)
     step = session.receive(request(1, "map/agents/update", agentId="bob", state="busy"))
-    assert isinstance(step, Step) and session.speaker(step) is None
+    assert isinstance(step, MapCall) and session.speaker(step) is None
     session.drop("ann")
     session.drop("ann.kid")
-    assert State.JOINED is session.state
+    assert SessionState.JOINED is session.state
     session.step("close")
     assert session.receive(request(1, "map/send", to="bob")) is None
 
@@ -287,12 +290,12 @@ def test_a_session_says_what_its_own_agent_says() -> None:
     "error": JSON,
 }))  # fmt: skip
 def test_whatever_comes_is_understood_or_refused_by_a_number(value: Any) -> None:
-    for state in (State.CONNECTED, State.JOINED):
-        session = Session("s")
+    for state in (SessionState.CONNECTED, SessionState.JOINED):
+        session = MapSession("s")
         session.state = state
         received = session.receive(value)
         if isinstance(received, dict):
             assert isinstance(received["error"]["code"], int) and received["error"]["code"] != -32603
             assert received["error"]["data"]["category"] in {"protocol", "auth", "agent", "mail"}
         else:
-            assert received is None or isinstance(received, Answer | Step)
+            assert received is None or isinstance(received, Response | MapCall)

@@ -10,7 +10,7 @@ from typing import Any
 
 from postroom.hosts.install import files
 from postroom.hosts.install import plan as install_plan
-from postroom.hosts.install.layouts import Layout, Order, layout_of
+from postroom.hosts.install.layouts import HostFiles, Order, layout_of
 
 HOSTS = ("claude", "codex", "gemini")
 PROGRAM = ("/opt/mail/bin/postroom",)
@@ -34,7 +34,7 @@ class Home:
     def order(self, host: str, **more: Any) -> Order:
         return Order(host, **{"program": PROGRAM, **more})
 
-    def layout(self, host: str, **more: Any) -> Layout:
+    def layout(self, host: str, **more: Any) -> HostFiles:
         return layout_of(self.order(host, **more))
 
     def plan(self, host: str, *, rules: bool = True, **more: Any) -> install_plan.Plan:
@@ -47,7 +47,7 @@ class Home:
         layout = self.layout(host, **more)
         return self._carry_out(install_plan.to_uninstall(layout), layout)
 
-    def _carry_out(self, plan: install_plan.Plan, layout: Layout) -> install_plan.Plan:
+    def _carry_out(self, plan: install_plan.Plan, layout: HostFiles) -> install_plan.Plan:
         if plan:
             files.carry_out(plan, layout.root)
         return plan

@@ -12,7 +12,7 @@ from websockets.sync.client import connect
 
 import postroom
 from postroom.core.verb import parameters
-from postroom.map.session import BEFORE, MAP, State
+from postroom.map.session import BEFORE, MAP, SessionState
 from tests.daemons import Line, until
 from tests.map.people import Refused, agent, closed, refused, visitor
 from tests.server.http.running import PATIENCE, Client, Daemon, daemon
@@ -31,7 +31,7 @@ def test_who_has_shown_no_token_hears_of_nothing(port: int) -> None:
         assert (["api-key", "bearer"], False) == (welcome["authRequired"]["methods"], "sessionId" in welcome)
         for name, cls in MAP.items():
             params = {one.name: FILLED[one.name] for one in parameters(cls).values() if one.required}
-            if name not in BEFORE[State.AUTHENTICATING]:
+            if name not in BEFORE[SessionState.AUTHENTICATING]:
                 assert (1000, 1000) == (refused(person, name, **params), refused(silent, name, **params))
 
 

@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from postroom.errors import QuotaFull
 from postroom.formats.map import number_of, request
 from postroom.map.connection import MOST_JUNK, MOST_OF_ONE, MOST_SUBSCRIPTIONS, MOST_TRIES
-from postroom.map.session import MOST_AGENTS, Session
+from postroom.map.session import MOST_AGENTS, MapSession
 from tests.daemons import until
 from tests.map.people import Person, Refused, agent, closed, refused, visitor
 from tests.server.http.running import Daemon, daemon, make_token, memory_of, open_server, port_of
@@ -190,7 +190,7 @@ def is_taken(person: Person) -> bool:
 
 
 def test_agents_without_end_are_too_many() -> None:
-    session = Session("s")
+    session = MapSession("s")
     session.step("admit")
     for number in range(MOST_AGENTS):
         session.take(f"a{number}")

@@ -22,7 +22,7 @@ from .hooks import AT_WORK, Hooks, Items, Roles, Status
 from .mail import A_DAY, Mailboxes
 from .mayor import Mayor
 from .notes import RESPONSE, Notes, Nudges
-from .witness import Watches
+from .witness import StallWatches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +63,7 @@ class Chipset:
         self.nudges = Nudges(self.folder, self.clock)
         self.notes = Notes(self.folder, self.clock)
         self.items = Items(self.folder)
-        self.watches = Watches(self.folder)
+        self.watches = StallWatches(self.folder)
         self._durable = durable
         self._room = room
 

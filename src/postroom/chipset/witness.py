@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _WATCHES = (OWN, "witness", "agents")
 
 
-class Watch(Struct, frozen=True, kw_only=True):
+class StallWatch(Struct, frozen=True, kw_only=True):
     """The memory of one stall of one assignment. It is void once the agent is active or has another item."""
 
     agent: str
@@ -49,21 +49,21 @@ class Watch(Struct, frozen=True, kw_only=True):
     escalated: bool = False
 
 
-class Watches:
+class StallWatches:
     """All watches of a state folder. Call under its lock."""
 
     def __init__(self, folder: StateFolder) -> None:
         self._folder = folder
 
-    def get(self, hook: Hook) -> Watch | None:
+    def get(self, hook: Hook) -> StallWatch | None:
         """Return the watch of this stall; None if there is none.
 
         An unreadable file is ignored: the keys of letters keep them from being sent twice.
         """
-        watch = self._folder.read_as(Watch, *_WATCHES, self._file(hook.agent_id))
+        watch = self._folder.read_as(StallWatch, *_WATCHES, self._file(hook.agent_id))
         return watch if watch is not None and watch.about == about(hook) else None
 
-    def keep(self, watch: Watch) -> Watch:
+    def keep(self, watch: StallWatch) -> StallWatch:
         self._folder.write(msgspec.to_builtins(watch), *_WATCHES, self._file(watch.agent))
         return watch
 
@@ -247,7 +247,7 @@ class Witness:
             self._nudge(hook, watch, now)
             done["nudged"].append(agent)
 
-    def _is_stalled(self, hook: Hook, watch: Watch | None, now: datetime) -> bool:
+    def _is_stalled(self, hook: Hook, watch: StallWatch | None, now: datetime) -> bool:
         """Return whether an agent has stalled. A future or missing time counts from when it was first seen."""
         last = hook.last_activity or hook.item.assigned_at
         if last is None or last > now:
@@ -259,10 +259,10 @@ class Witness:
             self._chipset.watches.forget(hook.agent_id)  # of a stall that is over
         return now - last >= timedelta(seconds=self._patience.stall_after)
 
-    def _begin(self, hook: Hook, now: datetime) -> Watch:
-        return self._chipset.watches.keep(Watch(agent=hook.agent_id, about=about(hook), seen_at=now))
+    def _begin(self, hook: Hook, now: datetime) -> StallWatch:
+        return self._chipset.watches.keep(StallWatch(agent=hook.agent_id, about=about(hook), seen_at=now))
 
-    def _adopted(self, hook: Hook, watch: Watch, now: datetime) -> Watch:
+    def _adopted(self, hook: Hook, watch: StallWatch, now: datetime) -> StallWatch:
         """Return the watch with a nudge of ours that it lacks, because we died before we recorded it.
 
         Such a nudge is not repeated.
@@ -278,7 +278,7 @@ class Witness:
             replace(watch, asked_at=slot.timestamp, nudged_at=slot.timestamp, by=slot.sender)
         )
 
-    def _has_answered(self, hook: Hook, watch: Watch) -> bool:
+    def _has_answered(self, hook: Hook, watch: StallWatch) -> bool:
         """Return whether the answer is in the slot of the witness that asked.
 
         Activity would have ended the stall.
@@ -292,12 +292,12 @@ class Witness:
             and answer.timestamp >= watch.asked_at
         )
 
-    def _is_silent(self, watch: Watch, now: datetime) -> bool:
+    def _is_silent(self, watch: StallWatch, now: datetime) -> bool:
         if watch.asked_at is None or watch.escalated:
             return False
         return now - watch.asked_at >= timedelta(seconds=self._patience.for_answer(watch.agent))
 
-    def _escalate(self, hook: Hook, item: Item, watch: Watch, done: dict[str, list[str]]) -> None:
+    def _escalate(self, hook: Hook, item: Item, watch: StallWatch, done: dict[str, list[str]]) -> None:
         mail = (self._chipset.room.core, self._chipset.room.principal, watch.by)
         asked_at = text_of(watch.asked_at or watch.seen_at)
         is_spent = item.restarts >= self._patience.most_restarts
@@ -310,7 +310,7 @@ class Witness:
             self._chipset.items.human_knows(item)
             done["human"].append(item.bead)
 
-    def _may_nudge(self, watch: Watch, now: datetime) -> bool:
+    def _may_nudge(self, watch: StallWatch, now: datetime) -> bool:
         """Return whether it is time for a nudge.
 
         A nudge by another agent, maybe an abort, stays for one period.
@@ -323,7 +323,7 @@ class Witness:
             return True
         return now - slot.timestamp >= every or now - watch.seen_at >= every
 
-    def _nudge(self, hook: Hook, watch: Watch, now: datetime) -> None:
+    def _nudge(self, hook: Hook, watch: StallWatch, now: datetime) -> None:
         kind = HEALTH_CHECK if watch.nudged_at is None else STALL_WARNING
         since = text_of(hook.last_activity) if hook.last_activity else "ever"
         message = f"No activity on {line_in(hook.item.bead_id)} since {since}."
@@ -331,7 +331,7 @@ class Witness:
         self._chipset.watches.keep(replace(watch, asked_at=watch.asked_at or now, nudged_at=now, by=self._name))
 
 
-def _unless_ahead(watch: Watch | None, now: datetime) -> Watch | None:
+def _unless_ahead(watch: StallWatch | None, now: datetime) -> StallWatch | None:
     """Return the watch; None if its times are in the future, because the clock was set back."""
     if watch is None or max(watch.seen_at, watch.nudged_at or watch.seen_at) > now:
         return None

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ..core.core import Core
-    from ..formats.federation import Refusal
+    from ..formats.federation import PeerRefusal
     from ..model.delivery import Delivery
     from ..server.executor import Executor
     from .link import Link, PeerConnection
@@ -83,7 +83,7 @@ class RetryLog:
 # -- the rules: what happens to a letter after each answer
 
 
-class Answer(StrEnum):
+class PeerAnswer(StrEnum):
     """What is known of a letter after it was to go to the peer, for one recipient."""
 
     KEPT = "the peer keeps it"
@@ -117,23 +117,23 @@ class Step(StrEnum):
 
 # G9: only SETTLE ends our duty to keep a letter, and only the peer's receipt leads there. A letter that one system
 # may have is never given to another one (KEEP): it would be delivered twice.
-RULES: dict[Answer, dict[Reservation, Step]] = {
+RULES: dict[PeerAnswer, dict[Reservation, Step]] = {
     answer: dict(zip(Reservation, steps, strict=True))
     for answer, *steps in (
         #                NONE         NEW          HELD
-        (Answer.KEPT, Step.SETTLE, Step.SETTLE, Step.SETTLE),
-        (Answer.BEHIND, Step.STAY, Step.STAY, Step.STAY),
-        (Answer.LATER, Step.RETRY, Step.RETRY, Step.KEEP),
-        (Answer.UNKNOWN, Step.RETRY, Step.KEEP, Step.KEEP),
-        (Answer.RETURNS, Step.RETRY, Step.OTHER, Step.OTHER),
-        (Answer.BARRED, Step.BOUNCE, Step.OTHER, Step.BOUNCE),
-        (Answer.REFUSED, Step.SEARCH, Step.OTHER, Step.OTHER),
+        (PeerAnswer.KEPT, Step.SETTLE, Step.SETTLE, Step.SETTLE),
+        (PeerAnswer.BEHIND, Step.STAY, Step.STAY, Step.STAY),
+        (PeerAnswer.LATER, Step.RETRY, Step.RETRY, Step.KEEP),
+        (PeerAnswer.UNKNOWN, Step.RETRY, Step.KEEP, Step.KEEP),
+        (PeerAnswer.RETURNS, Step.RETRY, Step.OTHER, Step.OTHER),
+        (PeerAnswer.BARRED, Step.BOUNCE, Step.OTHER, Step.BOUNCE),
+        (PeerAnswer.REFUSED, Step.SEARCH, Step.OTHER, Step.OTHER),
     )
 }
 _TRIES_AGAIN = frozenset({Step.RETRY, Step.KEEP, Step.OTHER})
 
 
-def next_step(answer: Answer, reservation: Reservation, *, is_last_try: bool) -> Step:
+def next_step(answer: PeerAnswer, reservation: Reservation, *, is_last_try: bool) -> Step:
     """Return what happens to a delivery; after the last try that the settings allow, no other is made."""
     step = RULES[answer][reservation]
     return Step.BOUNCE if is_last_try and step in _TRIES_AGAIN else step
@@ -142,20 +142,20 @@ def next_step(answer: Answer, reservation: Reservation, *, is_last_try: bool) ->
 class Result(Struct, frozen=True):
     """The answer for one recipient, with its reason if the letter was not kept."""
 
-    answer: Answer
+    answer: PeerAnswer
     reason: str = ""
 
 
-_KEPT = Result(Answer.KEPT)
-_CUTS_CONNECTION = Result(Answer.UNKNOWN, "the connection is cut whenever the letter is sent")
-_NO_RECEIPT = Result(Answer.UNKNOWN, "it does not say that it keeps the letter")
-_CAME_FROM_THERE = Result(Answer.RETURNS, "it came from there, and waits for another way")
+_KEPT = Result(PeerAnswer.KEPT)
+_CUTS_CONNECTION = Result(PeerAnswer.UNKNOWN, "the connection is cut whenever the letter is sent")
+_NO_RECEIPT = Result(PeerAnswer.UNKNOWN, "it does not say that it keeps the letter")
+_CAME_FROM_THERE = Result(PeerAnswer.RETURNS, "it came from there, and waits for another way")
 
 
-def _result_of(refusal: Refusal) -> Result:
+def _result_of(refusal: PeerRefusal) -> Result:
     if refusal.is_behind:
-        return Result(Answer.BEHIND)
-    return Result(Answer.LATER if refusal.waits else Answer.REFUSED, refusal.message)
+        return Result(PeerAnswer.BEHIND)
+    return Result(PeerAnswer.LATER if refusal.waits else PeerAnswer.REFUSED, refusal.message)
 
 
 # -- envelopes (on the executor's threads)
@@ -412,7 +412,7 @@ class Courier:
                     f"the letter is {queued.size} bytes as it is sent, and is not read there", field="body"
                 )
         except PostroomError as refused:  # the peer's rules have changed, or the letter is too large for it
-            return Result(Answer.BARRED, str(refused))
+            return Result(PeerAnswer.BARRED, str(refused))
         return None
 
     async def _send_batch(self, send_round: SendRound, letters: list[Letter]) -> None:

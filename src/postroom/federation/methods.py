@@ -65,7 +65,7 @@ class Meet(SessionVerb, kw_only=True):
     "routed, messageId; refused (agent, code, message, temporary): recipients that did not get it. Of several:"
     " letters, each with these or its error",
 )
-class Route(PeerVerb, kw_only=True):
+class DeliverEnvelope(PeerVerb, kw_only=True):
     """Deliver a letter to agents of this system, or of one behind it; answered once it is stored safely."""
 
     system_id: Annotated[str | None, "the system it is for"] = None
@@ -105,7 +105,7 @@ class Find(PeerVerb, kw_only=True):
 
 
 @_federation(PART, "disconnected")
-class Part(SessionVerb, kw_only=True):
+class Depart(SessionVerb, kw_only=True):
     """End federation on this connection; also as a notification."""
 
     system_id: Annotated[str | None, _SYSTEM] = None

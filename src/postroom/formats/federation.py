@@ -549,7 +549,7 @@ _NOT_NOW = frozenset({UNAVAILABLE, EXHAUSTED, TOO_FAST, OVER_QUOTA})
 _AUTH = frozenset({*range(AUTH_REQUIRED, BAD_CREDENTIALS + 1), NOT_TRUSTED})
 
 
-class Refusal(Struct, frozen=True):
+class PeerRefusal(Struct, frozen=True):
     """The reason why an agent at another system did not get a letter."""
 
     code: int | None  # None: the other system sent none
@@ -609,18 +609,20 @@ def _rows(refused: Iterable[tuple[str, PostroomError]]) -> Iterable[dict[str, An
         } | ({"field": problem.field} if problem.field else {})
 
 
-def refusals(result: dict[str, Any]) -> dict[str, Refusal]:
+def refusals(result: dict[str, Any]) -> dict[str, PeerRefusal]:
     """Return the refusals in the result for a routed letter, by the name of the addressee."""
     rows = result.get("refused")
     found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     return {str(row.get("agent")): read_refusal(row) for row in found}
 
 
-def read_refusal(value: Any) -> Refusal:
+def read_refusal(value: Any) -> PeerRefusal:
     """Return the refusal in an error object, or in a row of `refused`."""
     row = dict_or_empty(value)
     data = dict_or_empty(row.get("data"))
     is_temporary = row.get("temporary") is True or data.get("retryable") is True
     is_behind = AFTER in (row.get("field"), dict_or_empty(data.get("details")).get("field"))
     code = row.get("code")
-    return Refusal(code if isinstance(code, int) else None, str(row.get("message"))[:300], is_temporary, is_behind)
+    return PeerRefusal(
+        code if isinstance(code, int) else None, str(row.get("message"))[:300], is_temporary, is_behind
+    )

@@ -244,7 +244,7 @@ def entry_of(message: Message, mailbox: str) -> dict[str, Any]:
 DEEPEST = 64  # levels of nesting in an entry of an inbox file
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class InboxLine(Struct, frozen=True, kw_only=True):
     """A letter in a line of an inbox file, which any program may have written."""
 
     id: str = ""
@@ -261,7 +261,7 @@ _ENTRY = {"messageId": "id", "kind": "kind", "importance": "importance", "subjec
           "threadTag": "thread_tag"}  # fmt: skip
 
 
-def read_line(line: bytes) -> Entry | None:
+def read_line(line: bytes) -> InboxLine | None:
     """Return the letter in a line; None if it is none.
 
     A program that may write the file may write anything, and one line must not keep the others from being shown.
@@ -273,11 +273,13 @@ def read_line(line: bytes) -> Entry | None:
     return read_entry(entry)
 
 
-def read_entry(entry: Mapping[str, Any]) -> Entry:
+def read_entry(entry: Mapping[str, Any]) -> InboxLine:
     """Return the letter in an entry, each field of which may be of any type."""
     texts = {ours: str(entry.get(theirs) or "") for theirs, ours in _ENTRY.items()}
     content = entry.get("content", entry.get("payload"))
-    return Entry(sender=str(entry.get("from")), sent_at=_time_in(entry.get("timestamp")), content=content, **texts)
+    return InboxLine(
+        sender=str(entry.get("from")), sent_at=_time_in(entry.get("timestamp")), content=content, **texts
+    )
 
 
 def _time_in(value: Any) -> datetime | None:

@@ -155,7 +155,7 @@ class Remote(Struct, frozen=True, order=True):
     scope: str = ""
 
 
-class Address(Struct, frozen=True, kw_only=True):
+class MapAddress(Struct, frozen=True, kw_only=True):
     """The addressees in a `to`."""
 
     agents: tuple[str, ...] = ()
@@ -171,7 +171,7 @@ class Address(Struct, frozen=True, kw_only=True):
         return not (self.scopes or self.roles or self.kin or self.remote or self.everyone)
 
 
-def read_address(to: Any) -> Address:
+def read_address(to: Any) -> MapAddress:
     """Return the address in a `to` of any form."""
     if isinstance(to, dict) and len(to) == 1 and isinstance(name := to.get("agent"), str):  # the usual case
         return _of_name(name)
@@ -182,7 +182,7 @@ def read_address(to: Any) -> Address:
     return _joined([_one(each) for each in to])
 
 
-def _one(to: Any) -> Address:
+def _one(to: Any) -> MapAddress:
     if isinstance(to, str):
         return _of_name(to)
     if not isinstance(to, dict):
@@ -197,51 +197,51 @@ def _one(to: Any) -> Address:
     return _of_group(to)
 
 
-def _at(system: str, to: dict[str, Any]) -> Address:
+def _at(system: str, to: dict[str, Any]) -> MapAddress:
     """Return the address in `{system, agent}`, `{system, agents}` or `{system}`, with or without a scope there."""
     names = to.get("agents", [_text(to, "agent") if to.get("agent") is not None else ""])
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise Invalid("must be names", field="to.agents", hint=_HINT)
     scope = "" if to.get("scope") is None else _text(to, "scope")
-    return Address(remote=tuple(Remote(system, name, scope) for name in names))
+    return MapAddress(remote=tuple(Remote(system, name, scope) for name in names))
 
 
-def _of_group(to: dict[str, Any]) -> Address:
+def _of_group(to: dict[str, Any]) -> MapAddress:
     if to.get("scope") is not None:
-        return Address(scopes=(_text(to, "scope"),))
+        return MapAddress(scopes=(_text(to, "scope"),))
     if to.get("role") is not None:
         within = to.get("within")
-        return Address(roles=(Role(_text(to, "role"), None if within is None else _text(to, "within")),))
+        return MapAddress(roles=(Role(_text(to, "role"), None if within is None else _text(to, "within")),))
     if to.get("broadcast") is True or to.get("participants") in _GROUPS:
-        return Address(everyone=True)
+        return MapAddress(everyone=True)
     for relation in KIN:
         if to.get(relation) is True:
-            return Address(kin=(Kin(relation, _depth(to)),))
+            return MapAddress(kin=(Kin(relation, _depth(to)),))
     raise Invalid("names nobody", field="to", hint=_HINT)
 
 
-def _of_name(text: str) -> Address:
+def _of_name(text: str) -> MapAddress:
     """Return the address in `bob`, `agent:bob`, `scope:team`, `bob@system`, `bob@system/scope` or `@system`."""
     kind, colon, rest = text.partition(":")
     if colon and kind == "scope" and rest:
-        return Address(scopes=(rest,))
+        return MapAddress(scopes=(rest,))
     name = rest if colon and kind == "agent" else text
     agent, at, place = name.partition("@")
     if at and place:
         system, _, scope = place.partition("/")
-        return Address(remote=(Remote(system, agent, scope),))
+        return MapAddress(remote=(Remote(system, agent, scope),))
     if not name:
         raise Invalid("names nobody", field="to", hint=_HINT)
-    return Address(agents=(name,))
+    return MapAddress(agents=(name,))
 
 
-def _joined(some: list[Address]) -> Address:
+def _joined(some: list[MapAddress]) -> MapAddress:
     def each(field: str) -> tuple[Any, ...]:
         return tuple(dict.fromkeys(one for address in some for one in getattr(address, field)))
 
     names = ("agents", "scopes", "roles", "kin", "remote")
-    found = Address(everyone=any(address.everyone for address in some), **{name: each(name) for name in names})
-    if found == Address():
+    found = MapAddress(everyone=any(address.everyone for address in some), **{name: each(name) for name in names})
+    if found == MapAddress():
         raise Invalid("names nobody", field="to", hint=_HINT)
     return found
 
@@ -282,7 +282,7 @@ LONGEST_TTL = 10 * 365 * 24 * 3600 * 1000  # milliseconds
 Shape = Literal["content", "bare", "none"]
 
 
-class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class MessageForm(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The form of the MAP message from which a letter was made."""
 
     to: Any = None  # as it was written; None: `{agent}` alone, the usual form
@@ -296,7 +296,7 @@ def letter_fields(params: dict[str, Any]) -> dict[str, Any]:
     has_payload = "payload" in params
     payload, to = params.get("payload"), params.get("to")
     shape: Shape = "none" if not has_payload else "content" if is_typed(payload) else "bare"
-    note = Note(to=None if _is_plain(to) else to, shape=shape, has_meta="meta" in params)
+    note = MessageForm(to=None if _is_plain(to) else to, shape=shape, has_meta="meta" in params)
     fields: dict[str, Any] = {
         "body": payload_to_parts(payload) if has_payload else [],
         "extra": {MAP_NOTE: to_plain(note)},
@@ -381,12 +381,12 @@ def payload_of(message: Message, shape: Shape) -> Any:
     return content.get("text" if content.get("type") == "text" else "data")
 
 
-def note_of(message: Message) -> Note | None:
+def note_of(message: Message) -> MessageForm | None:
     """Return the note of a letter from a MAP session; None for others. Callers can write anything into `extra`."""
     if MAP_NOTE not in message.extra:
         return None
     try:
-        return convert(message.extra[MAP_NOTE], Note)
+        return convert(message.extra[MAP_NOTE], MessageForm)
     except ValidationError:
         return None
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ..core.authorize import Principal
     from ..core.core import Core
     from ..core.people import People
-    from ..formats.inbox import Entry
+    from ..formats.inbox import InboxLine
     from ..model.alert import Rung
     from ..model.query import Found
     from ..settings import Settings
@@ -356,7 +356,7 @@ def _shown(found: Found, people: Collection[str]) -> ShownLetter:
     )
 
 
-def shown_entry(entry: Entry) -> ShownLetter:
+def shown_entry(entry: InboxLine) -> ShownLetter:
     """Return a letter of a file, in which any program may write any name."""
     notice = notice_of_sender(entry.sender)
     return ShownLetter(origin=f"{entry.sender} (unverified)", notice=notice, **asdict(entry))

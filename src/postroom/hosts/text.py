@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from ..core import presentation
-from ..formats.inbox import Entry
+from ..formats.inbox import InboxLine
 from ..model.codec import encode
 from ..model.message import Priority, origin_word
 from ..model.task import TASK, TASK_UPDATE
@@ -67,7 +67,7 @@ _HANDLE = (
 _WHERE = "the tool check_inbox, or `postroom check`, shows"
 
 
-class ShownLetter(Entry, frozen=True, kw_only=True):
+class ShownLetter(InboxLine, frozen=True, kw_only=True):
     """A letter as hooks show it, from whatever source."""
 
     origin: str  # the sender, with how it is known

@@ -222,7 +222,7 @@ class Update(DescribedVerb, kw_only=True):
 
 
 @map_method("map/agents/stop", f"{_CHANGED}, stopping", action="register")
-class Stop(AgentVerb, kw_only=True):
+class StopAgent(AgentVerb, kw_only=True):
     """Stop an agent; it comes back by registering."""
 
     reason: Annotated[str | None, REASON] = None

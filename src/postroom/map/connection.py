@@ -35,7 +35,18 @@ from .access import METHODS, NONE, acting_as, agent_id, child_id, principal_of, 
 from .agents import Register, Spawn
 from .delivery import AgentDelivery
 from .peer_link import PeerLink
-from .session import MAP, Answer, Later, Session, Step, is_answer, name_agent, read_text, unreadable, unsound
+from .session import (
+    MAP,
+    DeferredCall,
+    MapCall,
+    MapSession,
+    Response,
+    is_answer,
+    name_agent,
+    read_text,
+    unreadable,
+    unsound,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +88,7 @@ class MapConnection:
         self.core = server.executor.core
         self.push = push
         self._end = end
-        self.session = Session(f"session-{self.core.ids.token()}")
+        self.session = MapSession(f"session-{self.core.ids.token()}")
         self.peer = PeerLink(self, certificate, is_near=is_near)
         # who it is
         self._principal = principal  # None: it has not proven it yet
@@ -125,14 +136,14 @@ class MapConnection:
             return self._refuse(unsound(text, broken, limits))
         # Answers are never held back: the call that is being settled may wait for one.
         if self._unsettled and not is_answer(value):
-            return Later("", {}, value=value)
+            return DeferredCall("", {}, value=value)
         return self._receive(value)
 
     def _receive(self, value: Any) -> Request | None:
         received = self.session.receive(value)
-        if isinstance(received, Step):
+        if isinstance(received, MapCall):
             return received
-        if isinstance(received, Answer):
+        if isinstance(received, Response):
             self._receive_pong(received.id)
             self.peer.receive_answer(received)
             return None
@@ -153,9 +164,9 @@ class MapConnection:
 
     def carry_out(self, wanted: Request) -> asyncio.Future[Any]:
         """Begin a request and return its reply, which is None where none is due."""
-        if isinstance(wanted, Later):
+        if isinstance(wanted, DeferredCall):
             return self.carry_out(self._receive(wanted.value) or {})
-        if not isinstance(wanted, Step):
+        if not isinstance(wanted, MapCall):
             return replied(wanted or None)
         step = wanted
         try:
@@ -176,7 +187,7 @@ class MapConnection:
             reply.add_done_callback(partial(self._after_call, step))
         return reply
 
-    def _caller_of(self, step: Step) -> Caller:
+    def _caller_of(self, step: MapCall) -> Caller:
         """Return the caller that carries out a step: that of the calling agent, else the connection's own.
 
         A client without agents writes letters and opens conversations under its own name. An anonymous one may
@@ -215,7 +226,7 @@ class MapConnection:
             self._named[agent] = self._caller_for(agent)
         return self._named[agent]
 
-    def _after_call(self, step: Step, done: asyncio.Future[Any]) -> None:
+    def _after_call(self, step: MapCall, done: asyncio.Future[Any]) -> None:
         """Tell the connection that has the agent, and the subscribers, of a call that was carried out."""
         reply = None if done.cancelled() or done.exception() is not None else done.result()
         result = reply.get("result") if isinstance(reply, dict) else None
@@ -230,7 +241,7 @@ class MapConnection:
                 holder.pause(agent["id"], agent["state"])
         self.server.events.after_call(step.request, result)
 
-    async def _settle(self, step: Step) -> dict[str, Any] | None:
+    async def _settle(self, step: MapCall) -> dict[str, Any] | None:
         """Carry out a call that changes who the connection is, or which agents it has, and return its reply."""
         request = step.request
         try:
@@ -392,7 +403,7 @@ class MapConnection:
         message = {word: fields[word] for word in ("payload", "meta") if word in fields}
         to = {"agent": request.agent_id}
         reply: Any = self.session.receive(map_request(0, SEND, to=to, **{"from": parent}, **message))
-        if isinstance(reply, Step):  # else the refusal of a malformed `meta`
+        if isinstance(reply, MapCall):  # else the refusal of a malformed `meta`
             reply = await self._callers[parent].carry_out(reply)
         sent = {"messageId": reply["result"]["messageId"]} if "result" in reply else {"error": reply["error"]}
         return result | sent

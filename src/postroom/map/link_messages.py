@@ -38,7 +38,7 @@ from ..formats.map import (
     ORIGIN,
     REPLAY,
     TERMINATED,
-    Address,
+    MapAddress,
     once_key,
     read_address,
 )
@@ -218,14 +218,14 @@ def is_for(message: Incoming, shown: Mapping[str, str]) -> bool:
     return any(one in shown or one in names for one in params) or message.target in names
 
 
-def _address(message: Incoming) -> Address:
+def _address(message: Incoming) -> MapAddress:
     try:
         return read_address(message.to)
     except Invalid:
-        return Address()
+        return MapAddress()
 
 
-def _named(address: Address, members: Members) -> list[str]:
+def _named(address: MapAddress, members: Members) -> list[str]:
     named = [*address.agents, *(one.agent for one in address.remote if one.agent)]
     groups: list[str | Role] = [*address.scopes, *address.roles, *named]
     meant = [name for group in groups for name in members(group)]

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ..model.peer import Peer
     from .agents import Register
     from .connection import MapConnection
-    from .session import Answer, Step
+    from .session import MapCall, Response
 
 
 log = logging.getLogger("postroom")
@@ -218,7 +218,7 @@ class PeerLink:
 
     # -- its calls
 
-    def check_allowed(self, step: Step) -> None:
+    def check_allowed(self, step: MapCall) -> None:
         """Refuse a call that a peer may not make."""
         name = step.name
         if name == MEET:
@@ -227,11 +227,11 @@ class PeerLink:
         if self._peer is not None and name not in _PEER_METHODS and not is_inbox_call:
             raise NotAllowed(f"a system may not say {name}", field="method")
 
-    def handles(self, step: Step) -> bool:
+    def handles(self, step: MapCall) -> bool:
         """Return whether this call is one of federation."""
         return step.name in FEDERATION or (self._is_inbox and step.name in _INBOX_METHODS)
 
-    async def answer(self, step: Step) -> dict[str, Any] | None:
+    async def answer(self, step: MapCall) -> dict[str, Any] | None:
         """Carry out a call of federation and return its reply."""
         try:
             handler = self._handler
@@ -261,7 +261,7 @@ class PeerLink:
             raise
         return {"messageId": result["messageId"], "delivered": [envelope.targets[0].agent]}
 
-    def receive_answer(self, answer: Answer) -> None:
+    def receive_answer(self, answer: Response) -> None:
         """Pass on the peer's answer to a call of ours."""
         if self._handler is not None and self._handler.rpc is not None:
             self._handler.rpc.receive_response(answer.id, {"result": answer.result, "error": answer.error})

@@ -53,12 +53,12 @@ if TYPE_CHECKING:
 
     from ..core.authorize import Principal
     from ..core.core import Core
-    from ..formats.map import Address, Kin, Remote
+    from ..formats.map import Kin, MapAddress, Remote
     from ..model.agent import Agent
     from ..model.record import Cursor
 
 
-def recipients(core: Core, sender: str, address: Address) -> list[str]:
+def recipients(core: Core, sender: str, address: MapAddress) -> list[str]:
     """Return the addresses of a letter: names, and `broadcast:` for scopes that have another member."""
     agents = [_id_of(core, name) for name in address.agents]
     if address.is_plain:
@@ -97,7 +97,7 @@ def reached(core: Core, sender: str, addressed: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _near(core: Core, address: Address) -> Iterator[str]:
+def _near(core: Core, address: MapAddress) -> Iterator[str]:
     """Return the addresses of agents of a named system.
 
     It is this one, a linked MAP server, or one that a peer leads to.
@@ -156,7 +156,7 @@ def _has_others(core: Core, scope: str, sender: str) -> bool:
     return any(not same_name(name, sender) for name in members)
 
 
-def _looked_up(agents: Sequence[Agent], sender: str, address: Address) -> Iterator[str]:
+def _looked_up(agents: Sequence[Agent], sender: str, address: MapAddress) -> Iterator[str]:
     for role in address.roles:
         for agent in agents:
             if role_of(agent.card) == role.name and role.within in {None, *agent.card.scopes}:

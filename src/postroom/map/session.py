@@ -77,7 +77,7 @@ _SPELT: dict[str, type[Verb]] = {spelling: cls for name, cls in MAP.items() for 
 MOST_AGENTS = 1000  # of one connection
 
 
-class State(StrEnum):
+class SessionState(StrEnum):
     CONNECTED = "connected"
     AUTHENTICATING = "authenticating"
     JOINED = "joined"
@@ -86,27 +86,27 @@ class State(StrEnum):
 
 
 # (state, step) -> next state. What is not here is refused.
-STEPS: dict[tuple[State, str], State] = {
-    (State.CONNECTED, "challenge"): State.AUTHENTICATING,
-    (State.CONNECTED, "admit"): State.JOINED,
-    (State.AUTHENTICATING, "challenge"): State.AUTHENTICATING,
-    (State.AUTHENTICATING, "admit"): State.JOINED,
-    (State.JOINED, "register"): State.REGISTERED,
-    (State.JOINED, "unregister"): State.JOINED,
-    (State.REGISTERED, "register"): State.REGISTERED,
-    (State.REGISTERED, "unregister"): State.JOINED,  # the last of its agents
-    **{(state, "close"): State.CLOSED for state in State},
+STEPS: dict[tuple[SessionState, str], SessionState] = {
+    (SessionState.CONNECTED, "challenge"): SessionState.AUTHENTICATING,
+    (SessionState.CONNECTED, "admit"): SessionState.JOINED,
+    (SessionState.AUTHENTICATING, "challenge"): SessionState.AUTHENTICATING,
+    (SessionState.AUTHENTICATING, "admit"): SessionState.JOINED,
+    (SessionState.JOINED, "register"): SessionState.REGISTERED,
+    (SessionState.JOINED, "unregister"): SessionState.JOINED,
+    (SessionState.REGISTERED, "register"): SessionState.REGISTERED,
+    (SessionState.REGISTERED, "unregister"): SessionState.JOINED,  # the last of its agents
+    **{(state, "close"): SessionState.CLOSED for state in SessionState},
 }
 # What may be called before a connection is admitted.
-BEFORE: dict[State, frozenset[str]] = {
-    State.CONNECTED: frozenset({CONNECT, AUTHENTICATE, DISCONNECT, MEET}),
-    State.AUTHENTICATING: frozenset({CONNECT, AUTHENTICATE, DISCONNECT, MEET}),
+BEFORE: dict[SessionState, frozenset[str]] = {
+    SessionState.CONNECTED: frozenset({CONNECT, AUTHENTICATE, DISCONNECT, MEET}),
+    SessionState.AUTHENTICATING: frozenset({CONNECT, AUTHENTICATE, DISCONNECT, MEET}),
 }
 # What may be called as a notification, without an answer; all other notifications are ignored.
 NOTIFIED = frozenset({SUBSCRIBE_ACK, MESSAGE_ACK, SEND, DISCONNECT, ANNOUNCE, PART})
 
 
-class Answer(Struct, frozen=True):
+class Response(Struct, frozen=True):
     """The answer to a call that this side made."""
 
     id: Any
@@ -114,7 +114,7 @@ class Answer(Struct, frozen=True):
     error: dict[str, Any] | None = None
 
 
-class Step(protocol.Call):
+class MapCall(protocol.Call):
     """One call whose method and parameters were checked."""
 
     def answer(self, result: Any) -> Any:
@@ -124,7 +124,7 @@ class Step(protocol.Call):
         return {} if self.is_notification else refusal(self, error)
 
 
-class Later(protocol.Call):
+class DeferredCall(protocol.Call):
     """A value that was read while a call that changes the session was under way.
 
     It is read again after that call, and nothing overtakes it.
@@ -137,12 +137,12 @@ class Later(protocol.Call):
         return True
 
 
-class Session:
+class MapSession:
     """The protocol state of one connection."""
 
     def __init__(self, id: str) -> None:
         self.id = id
-        self.state = State.CONNECTED
+        self.state = SessionState.CONNECTED
         self.agents: list[str] = []  # in the order of registration
         self.refused = ""  # why its last credentials were refused
 
@@ -168,26 +168,26 @@ class Session:
         """Remove an agent."""
         if agent in self.agents:
             self.agents.remove(agent)
-        if not self.agents and self.state is State.REGISTERED:
+        if not self.agents and self.state is SessionState.REGISTERED:
             self.step("unregister")
 
     @property
     def is_in(self) -> bool:
-        return self.state in {State.JOINED, State.REGISTERED}
+        return self.state in {SessionState.JOINED, SessionState.REGISTERED}
 
     # -- messages
 
-    def receive(self, value: Any) -> Step | Answer | dict[str, Any] | None:
+    def receive(self, value: Any) -> MapCall | Response | dict[str, Any] | None:
         """Return what one message asks for; None: nothing, and no answer is due."""
-        if self.state is State.CLOSED:
+        if self.state is SessionState.CLOSED:
             return None
         # JSON-RPC has batches; MAP excludes them, and an SDK that sent one would wait for a list.
         if isinstance(value, list):
             return failure(None, INVALID_REQUEST, "MAP has no batches: one message in each frame")
         if is_answer(value):
             error = value.get("error")
-            return Answer(value.get("id"), value.get("result"), error if isinstance(error, dict) else None)
-        call = protocol.read_call(value, Step)
+            return Response(value.get("id"), value.get("result"), error if isinstance(error, dict) else None)
+        call = protocol.read_call(value, MapCall)
         if isinstance(call, dict):
             wrong = call["error"]
             return failure(call["id"], wrong["code"], wrong["message"])
@@ -196,7 +196,7 @@ class Session:
         except PostroomError as refused:
             return None if call.is_notification else refusal(call, refused, is_in=self.is_in)
 
-    def _step(self, call: Step) -> Step | None:
+    def _step(self, call: MapCall) -> MapCall | None:
         cls = for_map(call.method)
         name = cls.declaration().name
         # Nobody would get the refusal or the result.
@@ -219,7 +219,7 @@ class Session:
         name_agent(request, self.agents[0])
         return request
 
-    def speaker(self, step: Step) -> str | None:
+    def speaker(self, step: MapCall) -> str | None:
         """Return the agent of this connection that makes a call: the one it names, else the first.
 
         None: it names an agent of another connection, or there is none.

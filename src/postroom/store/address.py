@@ -26,7 +26,7 @@ ADDRESS_RULE = (
 )
 
 
-class Address(NamedTuple):
+class RoomAddress(NamedTuple):
     """An address, parsed."""
 
     scheme: Literal["memory", "sqlite", "files"]
@@ -34,7 +34,7 @@ class Address(NamedTuple):
     layout: str = ""  # of a room of files
 
 
-def parse(address: str) -> Address:
+def parse(address: str) -> RoomAddress:
     """Return the parts of an address; BadStore for what is no address."""
     if not isinstance(address, str) or not address or "\0" in address:
         raise BadStore(f"{address!a} is not an address", field="store", hint=ADDRESS_RULE)
@@ -42,17 +42,17 @@ def parse(address: str) -> Address:
     if colon and scheme == "memory":
         if rest:
             raise BadStore(f"memory: takes no name, got {rest!a}", field="store")
-        return Address("memory", "")
+        return RoomAddress("memory", "")
     if colon and scheme == "sqlite":
-        return Address("sqlite", _path(rest, address))
+        return RoomAddress("sqlite", _path(rest, address))
     if colon and scheme == "files":
         return _parse_files(rest, address)
     if not colon and (address.endswith(".db") or "/" in address):
-        return Address("sqlite", _path(address, address))
+        return RoomAddress("sqlite", _path(address, address))
     raise BadStore(f"{address!a} names no store that exists here", field="store", hint=ADDRESS_RULE)
 
 
-def _parse_files(rest: str, address: str) -> Address:
+def _parse_files(rest: str, address: str) -> RoomAddress:
     from .files.layouts.paths import NAMES  # noqa: PLC0415 - see the docstring
 
     root, _, choice = rest.partition("?")
@@ -60,7 +60,7 @@ def _parse_files(rest: str, address: str) -> Address:
     if key != "layout" or layout not in NAMES:
         hint = f"files:{root or '/folder'}?layout=" + " or ".join(NAMES)
         raise BadStore(f"{address!a} names no layout", field="store", hint=hint)
-    return Address("files", _path(root.rstrip("/") or root, address), layout)
+    return RoomAddress("files", _path(root.rstrip("/") or root, address), layout)
 
 
 def _path(path: str, address: str) -> str:

@@ -425,21 +425,21 @@ _ATTEMPTS = 5  # at a step, while other processes change the same letter
 _RACES = (LeaseLost, StaleRevision, IllegalMove, UnknownMessage)
 
 
-class Claim(NamedTuple):
+class HeldClaim(NamedTuple):
     """The proof that this manager claimed a letter."""
 
     token: str
     thread: int  # of the threads that share a manager, one gets the letter
 
 
-class Progress:
+class Lifecycle:
     """The steps of one manager on letters, and its claims. Any number of threads may use it."""
 
     def __init__(self, core: Core, principal: Principal, lease: float = LEASE) -> None:
         self._core = core
         self._principal = principal
         self._lease = lease
-        self._claims: dict[tuple[str, str], Claim] = {}  # by letter and mailbox; each step on it is atomic
+        self._claims: dict[tuple[str, str], HeldClaim] = {}  # by letter and mailbox; each step on it is atomic
 
     def read(self, handle: str) -> Found | None:
         """Mark an unread letter as read."""
@@ -523,7 +523,7 @@ class Progress:
         request = work.ClaimOne(agent_id=mailbox, id=found.message.id, lease=self._lease, holder=holder)
         claimed = perform(self._core, self._principal, request).letter
         lease = claimed.delivery.lease
-        self._claims[claimed.message.id, mailbox] = Claim(lease.token if lease else "", get_ident())
+        self._claims[claimed.message.id, mailbox] = HeldClaim(lease.token if lease else "", get_ident())
         return claimed
 
     def _settled(self, verb: Callable[..., Runs[work.Settled]], found: Found, **params: Any) -> Found:
@@ -559,7 +559,7 @@ class Progress:
             _log.warning("%s is held by %s now: our lease ran out", found.message.id, holder)
         return lost
 
-    def _claim_on(self, found: Found) -> Claim | None:
+    def _claim_on(self, found: Found) -> HeldClaim | None:
         return self._claims.get((found.message.id, found.delivery.mailbox))
 
     def _let_go(self, found: Found) -> None:

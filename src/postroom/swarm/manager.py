@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..room import open as open_room
 from . import mail
-from .mail import LEASE, Progress, SendArguments
+from .mail import LEASE, Lifecycle, SendArguments
 from .message import HandoffContext, MessagePriority, MessageType, handoff_body, message_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class MailboxManager:
         self.mailboxes_dir = Path(mailboxes_dir or DEFAULT_FOLDER)
         self.room = open_room(_address(self.mailboxes_dir)) if room is None else room
         self._core, self._principal = self.room.core, self.room.principal
-        self._progress = Progress(self._core, self._principal, lease)
+        self._progress = Lifecycle(self._core, self._principal, lease)
 
     # -- sending
 

@@ -15,7 +15,7 @@ from postroom.nanobot.channel.auto_reply import Pace
 from postroom.nanobot.channel.bus import Inbound
 from postroom.nanobot.channel.config import OWN_CHANNEL
 from postroom.nanobot.channel.gateways import is_reached
-from postroom.nanobot.channel.post import Caller, Post, shared
+from postroom.nanobot.channel.post import AgentPost, ToolCaller, shared
 from postroom.nanobot.channel.reception import Reception
 from tests import daemons
 
@@ -40,7 +40,7 @@ class Log:
 class ScriptedAgent:
     """One agent: its post, its reception, and all that was handed over."""
 
-    def __init__(self, post: Post, says: Says, media: Path) -> None:
+    def __init__(self, post: AgentPost, says: Says, media: Path) -> None:
         self.post = post
         self.says = says
         self.log = Log()
@@ -69,15 +69,15 @@ class ScriptedAgent:
         else:
             await self.reception.end_turn(letter)
 
-    def caller(self, inbound: Inbound | None = None) -> Caller:
+    def caller(self, inbound: Inbound | None = None) -> ToolCaller:
         """The conversation of a person, or that of a turn."""
         if inbound is None:
-            return Caller(channel="person", chat="sofa", session="person:sofa")
+            return ToolCaller(channel="person", chat="sofa", session="person:sofa")
         channel, _, chat = (
             inbound.chat.partition(":") if inbound.channel == "system" else (OWN_CHANNEL, "", inbound.chat)
         )
         letter = inbound.metadata[OWN_CHANNEL]["id"]
-        return Caller(channel=channel, chat=chat, session=inbound.session, letter=letter)
+        return ToolCaller(channel=channel, chat=chat, session=inbound.session, letter=letter)
 
 
 @asynccontextmanager
@@ -133,5 +133,5 @@ async def use(at: ScriptedAgent, tool: str, inbound: Inbound | None = None, **ar
 
 async def use_in_terminal(at: ScriptedAgent, tool: str, **arguments: object) -> str:
     """As `nanobot agent -m` does."""
-    caller = Caller(channel="cli", chat="direct", session="cli:direct", is_reached=False)
+    caller = ToolCaller(channel="cli", chat="direct", session="cli:direct", is_reached=False)
     return await toolbox.call(TOOLS[tool], at.post, caller, arguments)

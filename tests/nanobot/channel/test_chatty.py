@@ -16,7 +16,7 @@ from postroom.core.inbox import received
 from postroom.model.delivery import State
 from postroom.nanobot.channel import auto_reply
 from postroom.nanobot.channel.bus import Inbound
-from postroom.nanobot.channel.post import Caller
+from postroom.nanobot.channel.post import ToolCaller
 
 from .agents import PATIENCE, ScriptedAgent, run, scripted_agent, until, use
 
@@ -72,7 +72,7 @@ def tells(at: ScriptedAgent) -> list[str]:
     """What the person at this desk is told without a turn of the model, from now on."""
     results: list[str] = []
 
-    async def tell(caller: Caller, text: str) -> None:
+    async def tell(caller: ToolCaller, text: str) -> None:
         results.append(f"{caller.place} {text}")
 
     at.post.notify_person = tell
@@ -113,8 +113,8 @@ def test_a_bound_on_depth_alone_is_found_out(tmp_path: Path, monkeypatch: pytest
 
     def by_depth(
         self: auto_reply.Automatic, place: str, peer: str, rounds: int, _now: float
-    ) -> auto_reply.Stop | None:
-        return auto_reply.Stop("too deep", is_first=self.is_first(peer, place)) if rounds >= MOST else None
+    ) -> auto_reply.SendBlock | None:
+        return auto_reply.SendBlock("too deep", is_first=self.is_first(peer, place)) if rounds >= MOST else None
 
     monkeypatch.setattr(auto_reply.Automatic, "stop", by_depth)
     with pytest.raises(AssertionError, match="it goes on for"):

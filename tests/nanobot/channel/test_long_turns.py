@@ -9,7 +9,7 @@ import pytest
 
 from postroom.model.delivery import State
 from postroom.nanobot.channel import reception
-from postroom.nanobot.channel.turns import Turn
+from postroom.nanobot.channel.turns import ModelTurn
 
 from .agents import PATIENCE, ScriptedAgent, run, scripted_agent, state_of, until, use
 
@@ -96,7 +96,7 @@ def test_a_turn_gets_older_from_when_it_is_handed_over(tmp_path: Path) -> None:
             await until(lambda: coder.seen)
             [turn] = coder.post.turns.all()
             assert turn.began is not None and 5.0 == turn.age(turn.began + 5.0)
-            assert 0.0 == Turn(turn.work, turn.intent).age(turn.began)
+            assert 0.0 == ModelTurn(turn.work, turn.intent).age(turn.began)
 
     run(scene)
 

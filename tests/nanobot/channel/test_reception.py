@@ -15,8 +15,8 @@ from postroom.core.inbox import received
 from postroom.errors import StoreFailing
 from postroom.model.delivery import State
 from postroom.nanobot.channel import reception, settlement
-from postroom.nanobot.channel.post import Post
-from postroom.nanobot.channel.turns import Turn
+from postroom.nanobot.channel.post import AgentPost
+from postroom.nanobot.channel.turns import ModelTurn
 from postroom.store.files.store import FileStore
 
 from .agents import PATIENCE, content_and_mode, run, scripted_agent, state_of, until, use
@@ -191,7 +191,7 @@ def test_an_answer_that_cannot_be_mailed_is_tried_again(tmp_path: Path, monkeypa
     tries: list[str] = []
     real = settlement.settle
 
-    async def failing(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> None:
+    async def failing(post: AgentPost, turn: ModelTurn, text: str, media: tuple[str, ...]) -> None:
         tries.append(text)
         if len(tries) < 3:
             raise StoreFailing("the disk is full")

@@ -36,7 +36,7 @@ class Node:
         self.items: list[Node] = []
 
 
-class Edit(NamedTuple):
+class TextEdit(NamedTuple):
     """A replacement of the text from `start` to `end`."""
 
     start: int
@@ -65,7 +65,7 @@ class Document:
         """Return the text with these members and elements added. What is there is extended, never replaced."""
         return _applied(self.text, self._additions(self.root, extra, 1))
 
-    def _additions(self, node: Node, extra: Any, depth: int) -> list[Edit]:
+    def _additions(self, node: Node, extra: Any, depth: int) -> list[TextEdit]:
         """Return the edits that add to an object or a list, whose items are indented by so many levels."""
         if type(node.value) is not type(extra) or not isinstance(extra, dict | list):
             kinds = f"is {_kind(node.value)} where {_kind(extra)} is needed"
@@ -79,20 +79,20 @@ class Document:
         ]
         return [edit for inner in edits for edit in inner] + self._insertion(node, fresh, depth)
 
-    def _insertion(self, node: Node, written: list[str], depth: int) -> list[Edit]:
+    def _insertion(self, node: Node, written: list[str], depth: int) -> list[TextEdit]:
         """Insert behind the last item and its comments."""
         if not written:
             return []
         body = ",".join(f"{self._line(depth)}{one}" for one in written)
         closing = node.end - 1
         if not node.items:
-            return [Edit(closing, closing, f"{body}{self._line(depth - 1)}")]
+            return [TextEdit(closing, closing, f"{body}{self._line(depth - 1)}")]
         last = node.items[-1].end
         behind = last + len(self.text[last:closing].rstrip(_BLANKS))
         return (
-            [Edit(last, last, f",{body}")]
+            [TextEdit(last, last, f",{body}")]
             if behind == last
-            else [Edit(last, last, ","), Edit(behind, behind, body)]
+            else [TextEdit(last, last, ","), TextEdit(behind, behind, body)]
         )
 
     def _written(self, value: Any, depth: int) -> str:
@@ -119,12 +119,12 @@ class Document:
         """Return the text without our values, and without every list and object that is empty then."""
         edits, is_emptied = self._cuts(self.root, is_ours)
         if is_emptied:
-            edits = [Edit(self.root.start + 1, self.root.end - 1)]
+            edits = [TextEdit(self.root.start + 1, self.root.end - 1)]
         return _applied(self.text, edits)
 
-    def _cuts(self, node: Node, is_ours: IsOurs) -> tuple[list[Edit], bool]:
+    def _cuts(self, node: Node, is_ours: IsOurs) -> tuple[list[TextEdit], bool]:
         """Return the edits, and whether the object or list would be empty."""
-        edits: list[Edit] = []
+        edits: list[TextEdit] = []
         gone = []
         for item in node.items:
             inner, is_emptied = self._cuts(item, is_ours)
@@ -133,11 +133,11 @@ class Document:
         last_kept = max((number for number, is_gone in enumerate(gone) if not is_gone), default=-1)
         for number, item in enumerate(node.items):
             if gone[number]:
-                edits.append(Edit(len(self.text[: item.start].rstrip(_BLANKS)), item.end))
+                edits.append(TextEdit(len(self.text[: item.start].rstrip(_BLANKS)), item.end))
             if number + 1 < len(gone) and (gone[number] or number >= last_kept):
                 comma = self.bare.index(",", item.end)
-                edits.append(Edit(comma, comma + 1))
-        interior = [Edit(start - node.bracket - 1, end - node.bracket - 1) for start, end, _ in edits]
+                edits.append(TextEdit(comma, comma + 1))
+        interior = [TextEdit(start - node.bracket - 1, end - node.bracket - 1) for start, end, _ in edits]
         is_bare = not _applied(self.text[node.bracket + 1 : node.end - 1], interior).strip()
         return edits, bool(gone) and last_kept < 0 and is_bare
 
@@ -172,7 +172,7 @@ def _ours(node: Node, is_ours: IsOurs) -> Iterator[Node]:
             yield from _ours(item, is_ours)
 
 
-def _applied(text: str, edits: list[Edit]) -> str:
+def _applied(text: str, edits: list[TextEdit]) -> str:
     """Apply edits, each at its position in the original text. They do not overlap."""
     pieces, at = [], 0
     for start, end, new in sorted(edits):

@@ -48,7 +48,7 @@ class Order(NamedTuple):
     with_server: bool = True  # can the MCP server be started?
 
 
-class Layout(NamedTuple):
+class HostFiles(NamedTuple):
     """The files of one host in one place."""
 
     place: str  # the folder of the host's configuration
@@ -59,7 +59,7 @@ class Layout(NamedTuple):
     obstacle: tuple[str, str, str] | None = None  # a file, the problem in it, what to do
 
 
-def layout_of(order: Order) -> Layout:
+def layout_of(order: Order) -> HostFiles:
     layout = _LAYOUTS[order.host](order)
     if order.project is not None and layout.obstacle is None:
         layout = layout._replace(obstacle=_for_everything(order, layout.place))
@@ -71,7 +71,7 @@ def layout_of(order: Order) -> Layout:
     return layout
 
 
-def _claude(order: Order) -> Layout:
+def _claude(order: Order) -> HostFiles:
     place, root = _place(order, ".claude", "CLAUDE_CONFIG_DIR")
     skills = install_files.resolve_link(os.path.join(place, "skills"), order.project)
     own, root = os.path.join(skills, NAME), _root(skills, root)
@@ -82,10 +82,10 @@ def _claude(order: Order) -> Layout:
     wanted = {**files, ".mcp.json": server if order.with_server else None}
     # The manifest, by which the folder is known as ours, comes first.
     pieces = tuple(OwnFile(os.path.join(own, name), content) for name, content in sorted(wanted.items()))
-    return Layout(place, root, pieces, _rules(order, place, "CLAUDE.md"), own, _other_plugin(place))
+    return HostFiles(place, root, pieces, _rules(order, place, "CLAUDE.md"), own, _other_plugin(place))
 
 
-def _codex(order: Order) -> Layout:
+def _codex(order: Order) -> HostFiles:
     place, root = _place(order, ".codex", "CODEX_HOME")
     hooks = {"hooks": recipes.hooks("codex", order.program, order.options)}
     server = recipes.mcp_server(order.program, order.options)
@@ -95,10 +95,10 @@ def _codex(order: Order) -> Layout:
         JsonValues(path, hooks, {}, _is_our_hook("codex"), comments=False),
         TomlTable(_file(order, place, "config.toml"), CODEX_MARK, table),
     )
-    return Layout(place, root, pieces, _rules(order, place, "AGENTS.md"))
+    return HostFiles(place, root, pieces, _rules(order, place, "AGENTS.md"))
 
 
-def _gemini(order: Order) -> Layout:
+def _gemini(order: Order) -> HostFiles:
     place, root = _place(order, ".gemini", "GEMINI_CLI_HOME")
     is_our_hook = _is_our_hook("gemini")
     hooks = {"hooks": recipes.hooks("gemini", order.program, order.options)}
@@ -115,10 +115,10 @@ def _gemini(order: Order) -> Layout:
 
     path = _file(order, place, "settings.json")
     settings = JsonValues(path, hooks, mcp if order.with_server else {}, is_ours, comments=True)
-    return Layout(place, root, (settings,), _rules(order, place, "GEMINI.md"))
+    return HostFiles(place, root, (settings,), _rules(order, place, "GEMINI.md"))
 
 
-_LAYOUTS: dict[str, Callable[[Order], Layout]] = {"claude": _claude, "codex": _codex, "gemini": _gemini}
+_LAYOUTS: dict[str, Callable[[Order], HostFiles]] = {"claude": _claude, "codex": _codex, "gemini": _gemini}
 
 
 def _other_plugin(place: str) -> tuple[str, str, str] | None:
@@ -222,7 +222,7 @@ def _is_our_hook(host: str) -> IsOurs:
 _BY_HAND = ("settings.json", "settings.local.json")  # of Claude Code, where we install a plugin instead
 
 
-def other_places(order: Order, layout: Layout) -> list[str]:
+def other_places(order: Order, layout: HostFiles) -> list[str]:
     """Return a sentence for each other place with our hooks."""
     results = [f"{path} runs hooks of Postroom too: remove them there." for path in _by_hand(order, layout)]
     project = os.getcwd()
@@ -232,7 +232,7 @@ def other_places(order: Order, layout: Layout) -> list[str]:
     return results
 
 
-def _by_hand(order: Order, layout: Layout) -> Iterator[str]:
+def _by_hand(order: Order, layout: HostFiles) -> Iterator[str]:
     if order.host == "claude":
         for path in (os.path.join(layout.place, name) for name in _BY_HAND):
             hooks = value_at(_settings(path), "hooks")

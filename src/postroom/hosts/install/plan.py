@@ -19,7 +19,7 @@ from .pieces import entries_in
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from .layouts import Layout
+    from .layouts import HostFiles
     from .pieces import Piece
 
 
@@ -39,7 +39,7 @@ class FileChange(NamedTuple):
 Plan = tuple[FileChange, ...]
 
 
-def to_install(layout: Layout, *, rules: bool) -> Plan:
+def to_install(layout: HostFiles, *, rules: bool) -> Plan:
     """Return the plan that installs all pieces, and with `rules` the text for models."""
     if layout.obstacle:
         raise install_files.refused(*layout.obstacle)
@@ -49,7 +49,7 @@ def to_install(layout: Layout, *, rules: bool) -> Plan:
     return _changes(pieces, layout.root, is_install=True)
 
 
-def to_uninstall(layout: Layout) -> Plan:
+def to_uninstall(layout: HostFiles) -> Plan:
     """Return the plan that removes all pieces."""
     # The manifest, by which the folder is known as ours, goes last.
     pieces = [*(reversed(layout.pieces) if _is_ours(layout) else ())]
@@ -100,7 +100,7 @@ def _lines(text: str | None) -> list[str]:
     return [f"{line}\n" for line in whole] + ([rest] if rest else [])
 
 
-def _is_ours(layout: Layout) -> bool:
+def _is_ours(layout: HostFiles) -> bool:
     """Return whether our own folder holds nothing yet, or is ours by its manifest."""
     if layout.own is None or not any(names for _, _, names in os.walk(layout.own)):
         return True
@@ -122,7 +122,7 @@ class InstallState(NamedTuple):
     programs: tuple[str, ...]  # each once
 
 
-def install_state(layout: Layout) -> InstallState:
+def install_state(layout: HostFiles) -> InstallState:
     """Return the state of an installation, for any agent and program. This changes nothing."""
     there, missing, programs = [], [], []
     for piece, text in _texts(layout):
@@ -139,7 +139,7 @@ def _kinds(values: list[Any]) -> Counter[tuple[str, ...]]:
     return Counter((*path, *sorted(entry)) for path, entry in entries_in(values))
 
 
-def has_rules(layout: Layout) -> bool:
+def has_rules(layout: HostFiles) -> bool:
     """Return whether our block is among the rules. A file that may not be changed holds none."""
     if not install_files.may_be_touched(layout.rules.path, layout.root):
         return False
@@ -147,7 +147,7 @@ def has_rules(layout: Layout) -> bool:
     return found is not None and bool(layout.rules.ours(found.text))
 
 
-def _texts(layout: Layout) -> Iterator[tuple[Piece, str]]:
+def _texts(layout: HostFiles) -> Iterator[tuple[Piece, str]]:
     for piece in layout.pieces:
         found = install_files.look(piece.path, layout.root)
         yield piece, "" if found is None else found.text

@@ -77,7 +77,7 @@ class Pace:
         self._seen.clear()
 
 
-class Stop(NamedTuple):
+class SendBlock(NamedTuple):
     """The reason why a mail may not be sent now, and whether it is the first one to be reported."""
 
     why: str
@@ -98,17 +98,17 @@ class Automatic:
         self._counts: Counter[tuple[str, str]] = Counter()  # by conversation and peer
         self._stopped: set[tuple[str, str]] = set()  # conversations and peers whose stop was reported
 
-    def stop(self, place: str, peer: str, rounds: int, now: float) -> Stop | None:
+    def stop(self, place: str, peer: str, rounds: int, now: float) -> SendBlock | None:
         """Count one more mail, or return why it may not be sent. `rounds` is the length of the chain of results
         that led to it; it is stored with each letter and so survives a restart.
         """
         key = place, fold(peer)
         if max(rounds, self._counts[key]) >= self._most:
             why = f"{self._most} mails or rounds in one conversation without a word of the person"
-            return Stop(why, is_first=self.is_first(peer, place))
+            return SendBlock(why, is_first=self.is_first(peer, place))
         if not self._mails.allows(peer, now):
             why = f"{self._mails.most} mails to {peer} within an hour without a word of the person"
-            return Stop(why, is_first=self.is_first(peer))
+            return SendBlock(why, is_first=self.is_first(peer))
         self._counts[key] += 1
         if len(self._counts) > MOST_PLACES:
             del self._counts[next(iter(self._counts))]  # the oldest

@@ -14,7 +14,7 @@ from .config import OWN_CHANNEL
 
 if TYPE_CHECKING:
     from .post import Unpacked
-    from .turns import Turn
+    from .turns import ModelTurn
 
 
 class Inbound(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,12 +38,12 @@ class Bus(Protocol):
     async def reaches(self, channel: str) -> bool: ...
 
 
-class Log(Protocol):
+class Logger(Protocol):
     def info(self, text: str, *args: Any) -> None: ...
     def warning(self, text: str, *args: Any) -> None: ...
 
 
-def inbound(turn: Turn, unpacked: Unpacked) -> Inbound:
+def inbound(turn: ModelTurn, unpacked: Unpacked) -> Inbound:
     """Return the message that hands the letter of a turn to nanobot."""
     message, intent = turn.work.message, turn.intent
     nonce = os.urandom(8).hex()
@@ -65,7 +65,7 @@ def inbound(turn: Turn, unpacked: Unpacked) -> Inbound:
     )
 
 
-def stop(turn: Turn) -> Inbound:
+def stop(turn: ModelTurn) -> Inbound:
     """Return nanobot's command `/stop` for the session of a turn."""
     return Inbound(
         channel=OWN_CHANNEL,

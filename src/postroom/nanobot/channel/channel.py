@@ -33,8 +33,8 @@ from .reception import Reception
 from .toolbox import WHOM
 
 if TYPE_CHECKING:
-    from .post import Caller, Post
-    from .turns import Turn
+    from .post import AgentPost, ToolCaller
+    from .turns import ModelTurn
 
 
 STOP_PATIENCE = 10.0  # seconds to wait for running operations when the channel stops
@@ -66,7 +66,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             config = config.model_dump(by_alias=True)
         self.settings = channel_config.parse(config)
         super().__init__({**config, "allowFrom": list(self.settings.allow_from)}, bus)
-        self.post: Post | None = None
+        self.post: AgentPost | None = None
         self.reception: Reception | None = None
         self._workspace = Path()
         self._refused: Counter[tuple[str, str]] = Counter()  # by channel and chat
@@ -180,14 +180,14 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             raise ConnectionError("the mailbox is not open yet")
         await self.post.send_manager_message(to_id, msg)
 
-    async def _has_failed(self, turn: Turn, msg: OutboundMessage | None) -> bool:
+    async def _has_failed(self, turn: ModelTurn, msg: OutboundMessage | None) -> bool:
         """Return whether a turn failed. Versions before 0.3.5 show it only in what they store in the session."""
         if self._reports_outcome:
             return False
         kept = await asyncio.to_thread(self._kept_in, turn.intent.session)
         return outbound.is_failure(msg, outbound.last_answer(kept))
 
-    async def _lacks_result(self, post: Post, turn: Turn, msg: OutboundMessage) -> bool:
+    async def _lacks_result(self, post: AgentPost, turn: ModelTurn, msg: OutboundMessage) -> bool:
         """Return whether a task ended without an answer of the model and no other agent works on a part of it."""
         if turn.task is None or turn.parts or not outbound.is_no_answer(msg):
             return False
@@ -202,7 +202,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             held = None
         return list(held["messages"]) if held else []
 
-    async def _mail(self, post: Post, msg: OutboundMessage) -> None:
+    async def _mail(self, post: AgentPost, msg: OutboundMessage) -> None:
         """Send new mail, or report in the conversation why it was refused.
 
         nanobot repeats a send that raises for some seconds. That is too short for a rate limit, so TooFast is
@@ -225,11 +225,11 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
     def _warn(self, text: str) -> None:
         self._log.warning("mailbox: {}", text)
 
-    async def _notify_person(self, caller: Caller, text: str) -> None:
+    async def _notify_person(self, caller: ToolCaller, text: str) -> None:
         """Write into the person's chat without a turn of the model."""
         await self._publish_outbound(OutboundMessage(channel=caller.channel, chat_id=caller.chat, content=text))
 
-    async def _report_refusal(self, msg: OutboundMessage, caller: Caller, refused: PostroomError) -> None:
+    async def _report_refusal(self, msg: OutboundMessage, caller: ToolCaller, refused: PostroomError) -> None:
         """Report a refused mail to its conversation, at most MOST_REFUSALS times: a model may retry each time."""
         self._refused[caller.channel, caller.chat] += 1
         if self._refused[caller.channel, caller.chat] > MOST_REFUSALS:
@@ -267,7 +267,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             self.post.unattended.add(msg.chat_id)
         await self._publish_inbound(msg)
 
-    async def _finish_report(self, turn: Turn, at: float) -> None:
+    async def _finish_report(self, turn: ModelTurn, at: float) -> None:
         """End a turn whose report was part of another answer to the person, unless nanobot queues it again."""
         # Taken before the pause: what is said afterwards in that chat belongs to another turn.
         message = turn.last_message
@@ -275,7 +275,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         if turn.queued_at <= at:
             await self._end_turn(turn, message)
 
-    async def _end_turn(self, turn: Turn, message: OutboundMessage | None) -> None:
+    async def _end_turn(self, turn: ModelTurn, message: OutboundMessage | None) -> None:
         # What the event said stays: an old version's message may look like an answer although the turn failed.
         turn.failed = turn.failed or await self._has_failed(turn, message)
         if self.reception is not None:
@@ -311,7 +311,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
                 self._note_outcome(waiting, event)
                 _start_task(self._finish_report(waiting, time.monotonic()), self._under_way)
 
-    def _note_outcome(self, turn: Turn, event: Any) -> None:
+    def _note_outcome(self, turn: ModelTurn, event: Any) -> None:
         if self._reports_outcome:
             turn.failed = event.outcome == "failed"
 
@@ -325,7 +325,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         if self.reception is not None:
             await self.reception.stop_turn(letter)
 
-    def _turn_of(self, metadata: Any) -> Turn | None:
+    def _turn_of(self, metadata: Any) -> ModelTurn | None:
         return None if self.post is None else self.post.turns.get(outbound.letter_in(metadata))
 
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...errors import Invalid
 from ...formats.nanobot import TYPE, read_bus_fields
 from .config import OWN_CHANNEL
-from .post import Caller, Outgoing
+from .post import Outgoing, ToolCaller
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .post import Post
-    from .turns import Turn, Turns
+    from .post import AgentPost
+    from .turns import ModelTurn, Turns
 
 
 # Keys in the metadata of a message. The channel itself sets:
@@ -78,12 +78,12 @@ def letter_in(metadata: Any) -> str | None:
     return letter if isinstance(letter, str) else None
 
 
-def caller_from(context: RequestContext | None) -> Caller | None:
+def caller_from(context: RequestContext | None) -> ToolCaller | None:
     """Return the conversation in which a tool is called."""
     if context is None or not context.channel:
         return None
     session = context.session_key or f"{context.channel}:{context.chat_id}"
-    return Caller(
+    return ToolCaller(
         channel=context.channel, chat=context.chat_id, session=session, letter=letter_in(context.metadata)
     )
 
@@ -113,7 +113,7 @@ def note(message: BusMessage, context: RequestContext | None, turns: Turns | Non
         turn.is_answering = True
 
 
-def turn_of(message: BusMessage, turns: Turns) -> Turn | None:
+def turn_of(message: BusMessage, turns: Turns) -> ModelTurn | None:
     """Return the turn whose final answer this is. A tool's message counts if it goes to the chat of its turn."""
     letter = letter_in(message.metadata)
     return None if letter is None or message.metadata.get(COLLECTED) else turns.get(letter)
@@ -169,12 +169,12 @@ def is_about_turn(message: BusMessage) -> bool:
     return letter_in(message.metadata) is not None
 
 
-def caller_of(message: BusMessage) -> Caller | None:
+def caller_of(message: BusMessage) -> ToolCaller | None:
     caller = (message.metadata or {}).get(CALLER)
-    return caller if isinstance(caller, Caller) else None
+    return caller if isinstance(caller, ToolCaller) else None
 
 
-def outgoing(message: BusMessage, post: Post, warn: Callable[[str], None]) -> Outgoing:
+def outgoing(message: BusMessage, post: AgentPost, warn: Callable[[str], None]) -> Outgoing:
     """Return the new mail in a message. Local code may make it a task with an id and a deadline, lower its ttl,
     and name the conversation for its answer.
     """
@@ -196,7 +196,7 @@ def outgoing(message: BusMessage, post: Post, warn: Callable[[str], None]) -> Ou
     )
 
 
-def _callback(value: Any) -> Caller | None:
+def _callback(value: Any) -> ToolCaller | None:
     """Return the conversation for the answer. It is stored on our side and stands in no mail."""
     if value is None:
         return None
@@ -206,4 +206,4 @@ def _callback(value: Any) -> Caller | None:
         raise Invalid(
             "needs a channel and a chat_id", field=CALLBACK, hint="give both as text; session_id is optional"
         )
-    return Caller(channel=channel, chat=chat, session=str(session or f"{channel}:{chat}"))
+    return ToolCaller(channel=channel, chat=chat, session=str(session or f"{channel}:{chat}"))

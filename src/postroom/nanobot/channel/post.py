@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ...mailbox import Mailbox
     from ...model.message import Message, Part
     from .config import Config
-    from .turns import Turn
+    from .turns import ModelTurn
 
 
 MOST_FILES = 20  # per letter
@@ -155,11 +155,11 @@ def body(text: str, media: Sequence[str]) -> list[str | Part]:
 
 log = logging.getLogger("postroom")
 
-_shared: dict[tuple[str, str], Post] = {}
+_shared: dict[tuple[str, str], AgentPost] = {}
 _opening = asyncio.Lock()
 
 
-class Caller(msgspec.Struct, frozen=True, kw_only=True):
+class ToolCaller(msgspec.Struct, frozen=True, kw_only=True):
     """The conversation in which a model calls a tool."""
 
     channel: str
@@ -189,10 +189,10 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     is_automatic: bool = False  # written outside any conversation: it gets no automatic answer
     task_id: str | None = None  # set by local code
     ttl: int | None = None  # set by local code: fewer hops than usual
-    callback: Caller | None = None  # set by local code: where its answer is reported, instead of to the caller
+    callback: ToolCaller | None = None  # set by local code: where its answer is reported, instead of to the caller
 
 
-class Post:
+class AgentPost:
     """The room and the mailbox of one agent, with the limits on what its model may send."""
 
     def __init__(self, config: Config, opened: postroom_room.Room) -> None:
@@ -203,7 +203,9 @@ class Post:
         self.turns = Turns()
         self.automatic = auto_reply.Automatic(config.automatic_mails, config.automatic_per_hour)
         self.unattended: set[str] = set()  # conversations with input from neither a person nor mail
-        self.notify_person: Callable[[Caller, str], Awaitable[None]] | None = None  # set by a channel that runs
+        self.notify_person: Callable[[ToolCaller, str], Awaitable[None]] | None = (
+            None  # set by a channel that runs
+        )
         self._pace = auto_reply.Pace(config.mails_per_minute)
 
     @property
@@ -218,13 +220,13 @@ class Post:
         _shared.pop((self.config.address, self.config.agent_id), None)
         await self.room.close()
 
-    def turn_of(self, caller: Caller | None) -> Turn | None:
+    def turn_of(self, caller: ToolCaller | None) -> ModelTurn | None:
         return None if caller is None else self.turns.get(caller.letter)
 
     def new_id(self) -> str:
         return self.core.new_id(self.name)
 
-    async def send(self, outgoing: Outgoing, caller: Caller | None) -> Receipt:
+    async def send(self, outgoing: Outgoing, caller: ToolCaller | None) -> Receipt:
         """Send a mail or a task from a conversation. Its answer comes back to that conversation."""
         to = check_party(outgoing.to, "to")
         turn = self.turn_of(caller)
@@ -276,7 +278,7 @@ class Post:
         changed.core = replace(self.core, limits=replace(self.core.limits, **limits))
         return changed
 
-    async def reply(self, letter: str, to: str, text: str, caller: Caller | None) -> Receipt:
+    async def reply(self, letter: str, to: str, text: str, caller: ToolCaller | None) -> Receipt:
         """Reply to a letter from a conversation. Further answers come back to that conversation."""
         turn = self.turn_of(caller)
         if turn is not None:
@@ -290,7 +292,7 @@ class Post:
             intent.remember(self.core, self.name, id, origin)  # first: the answer may come at once
         return self.mailbox.reply(letter, text, id=id)
 
-    async def answer(self, task: AsyncTask, text: str, caller: Caller | None) -> None:
+    async def answer(self, task: AsyncTask, text: str, caller: ToolCaller | None) -> None:
         """Answer a question about a task that we gave. It counts as a round, like any mail."""
         turn = self.turn_of(caller)
         await self._check_limits(task.receiver, caller)
@@ -311,7 +313,7 @@ class Post:
             await task.start()
         await task.ask(question)
 
-    def _origin(self, caller: Caller | None, turn: Turn | None) -> Origin | None:
+    def _origin(self, caller: ToolCaller | None, turn: ModelTurn | None) -> Origin | None:
         if caller is None or not caller.channel:
             return None
         rounds = 0 if turn is None else turn.intent.rounds
@@ -324,7 +326,7 @@ class Post:
             letter=letter,
         )
 
-    async def _check_limits(self, to: str, caller: Caller | None) -> None:
+    async def _check_limits(self, to: str, caller: ToolCaller | None) -> None:
         """Refuse a mail over the rate limit, or over the limit of mails without a person's word (G11)."""
         # nanobot 0.3.5 merges a report that comes during a person's turn into that turn, where no letter is the
         # caller. While a report is in hand there, the model may be acting on it: mail counts as automatic (G11).
@@ -353,7 +355,7 @@ class Post:
         self.unattended.discard(place)
         self.automatic.person_wrote(place)
 
-    async def notify_stop(self, peer: str, why: str, caller: Caller | None = None) -> None:
+    async def notify_stop(self, peer: str, why: str, caller: ToolCaller | None = None) -> None:
         """Notify the peer and the person that automatic mail stopped.
 
         The person is notified in their chat, or by a letter if mail began the conversation.
@@ -384,14 +386,14 @@ def _metadata(outgoing: Outgoing) -> dict[str, Any]:
     return fields | ({REQUIRED: list(outgoing.needs)} if outgoing.needs else {})
 
 
-def _forwarded_letter(caller: Caller | None, turn: Turn | None) -> str | None:
+def _forwarded_letter(caller: ToolCaller | None, turn: ModelTurn | None) -> str | None:
     """Return the letter that mail sent from a session of mail forwards, even if its turn is settled already."""
     if turn is None:
         return caller.letter if caller is not None and caller.channel == OWN_CHANNEL else None
     return (turn.intent.answers or turn.id) if turn.is_of_mail else None
 
 
-def _check_turn(to: str, turn: Turn) -> None:
+def _check_turn(to: str, turn: ModelTurn) -> None:
     if turn.is_of_mail and same_name(to, turn.peer):
         why = "your last words in this turn are mailed to it" if turn.intent.answers else "it expects no answer"
         raise LoopDetected(f"this turn was begun by a mail of {turn.peer}: {why}", field="to")
@@ -403,13 +405,13 @@ def _is_question(letter: Message, task: AsyncTask) -> bool:
     return is_of_task and note is not None and note.state == TaskState.INPUT_REQUIRED
 
 
-async def shared(config: Config, file_root: str) -> Post:
+async def shared(config: Config, file_root: str) -> AgentPost:
     """Return the post of this agent in this process, opened at the first call."""
     key = (config.address, config.agent_id)
     async with _opening:  # tools called at once must share one room
         if key not in _shared:
             opened = await asyncio.to_thread(_open, config, file_root)
-            _shared[key] = Post(config, opened)
+            _shared[key] = AgentPost(config, opened)
         return _shared[key]
 
 

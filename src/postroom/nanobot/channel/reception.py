@@ -33,16 +33,16 @@ from . import intent as intents
 from . import post as channel_post
 from .gateways import GatewayLock
 from .intent import classify
-from .turns import Turn
+from .turns import ModelTurn
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Iterator
     from pathlib import Path
 
     from ...mailbox import Mailbox
-    from .bus import Bus, Log
+    from .bus import Bus, Logger
     from .intent import Intent
-    from .post import Post
+    from .post import AgentPost
 
 
 T = TypeVar("T")
@@ -125,7 +125,7 @@ BETWEEN_STARTS = 0.5  # seconds between checks for tasks whose BEFORE_WORKING is
 class Reception:
     """The main loop of one gateway, and the end of each of its turns."""
 
-    def __init__(self, post: Post, nanobot: Bus, log: Log, media: Path) -> None:
+    def __init__(self, post: AgentPost, nanobot: Bus, log: Logger, media: Path) -> None:
         self.post = post
         self._bus = nanobot
         self._log = log
@@ -235,7 +235,7 @@ class Reception:
                     "fail a task whose question was not answered", settlement.fail_unanswered(self.post, task)
                 )
 
-    async def _check_turn(self, turn: Turn) -> None:
+    async def _check_turn(self, turn: ModelTurn) -> None:
         """Renew the lease of a turn, or end the turn if its time is over."""
         age = turn.age(time.monotonic())
         if turn.postponed_until is not None and time.monotonic() >= turn.postponed_until:
@@ -256,7 +256,7 @@ class Reception:
                     await self._attempt("report a task as working", settlement.report_working(turn))
             await asyncio.sleep(BETWEEN_STARTS)
 
-    async def _renew(self, turn: Turn) -> None:
+    async def _renew(self, turn: ModelTurn) -> None:
         work = turn.work
         try:
             await work.renew(LEASE)
@@ -266,7 +266,7 @@ class Reception:
                 self._log.warning("mailbox: the lease of {} is lost; its answer will not be sent", turn.id)
                 await self._end(turn)
 
-    async def _break_off(self, turn: Turn) -> None:
+    async def _break_off(self, turn: ModelTurn) -> None:
         """Give up a turn that takes too long: its sender and the letters queued behind it wait no longer."""
         if turn.intent.action == "report":
             await self._report_later(turn)
@@ -353,7 +353,7 @@ class Reception:
         return False
 
     async def _begin_turn(self, work: AsyncWork, intent: Intent) -> None:
-        turn = Turn(work, intent)
+        turn = ModelTurn(work, intent)
         if intent.task is not None and intent.action == "work" and not await self._admit(turn):
             return
         if intent.action == "continue":
@@ -361,7 +361,7 @@ class Reception:
         if self.post.turns.begin(turn) and not await self._try_hand_over(turn):
             await self._end(turn)
 
-    async def _admit(self, turn: Turn) -> bool:
+    async def _admit(self, turn: ModelTurn) -> bool:
         """Accept or reject a task. A task that was accepted before a crash continues."""
         is_opening = turn.intent.answers == turn.id
         task = await self.post.box.task(turn.work if is_opening else turn.intent.answers or turn.id)
@@ -374,7 +374,7 @@ class Reception:
         turn.task = task
         return True
 
-    async def _try_hand_over(self, turn: Turn) -> bool:
+    async def _try_hand_over(self, turn: ModelTurn) -> bool:
         """Hand a turn to nanobot. If that fails, fail its letter and return False: the caller ends the turn."""
         error = await attempt(self._hand_over(turn))
         if error is None:
@@ -386,7 +386,7 @@ class Reception:
             )
         return False
 
-    async def _hand_over(self, turn: Turn) -> None:
+    async def _hand_over(self, turn: ModelTurn) -> None:
         turn.began = time.monotonic()
         unpacked = await self.post.room.run(channel_post.unpack, turn.work.message, self._media)
         await self._bus.hand_over(bus.inbound(turn, unpacked))
@@ -416,7 +416,7 @@ class Reception:
             await self._not_mailed(turn, error)
         await self._end(turn)
 
-    async def _not_mailed(self, turn: Turn, error: Exception) -> None:
+    async def _not_mailed(self, turn: ModelTurn, error: Exception) -> None:
         """Notify the sender that there is no answer, unless another attempt may still give one."""
         why = f"its answer cannot be sent: {error_text(error)}"
         if isinstance(error, LeaseLost):
@@ -427,7 +427,7 @@ class Reception:
             self._log.warning("mailbox: the answer to {} is refused: {}", turn.id, error_text(error))
             await self._attempt("settle", settlement.give_up(turn, why))
 
-    async def _settle(self, turn: Turn, text: str, files: tuple[str, ...]) -> None:
+    async def _settle(self, turn: ModelTurn, text: str, files: tuple[str, ...]) -> None:
         """Settle a turn, with several attempts: the work of a model is expensive, and a full disk may be freed."""
         for pause in PAUSES:
             try:
@@ -462,7 +462,7 @@ class Reception:
             await self._attempt("give back a letter", turn.work.fail("the turn was stopped"))
             await self._end(turn)
 
-    async def _report_later(self, turn: Turn) -> None:
+    async def _report_later(self, turn: ModelTurn) -> None:
         """Try again later to report a result to a person: the model was unavailable.
 
         The letter stays claimed. That is no failed attempt: its sender did the work, and must not get it back as
@@ -477,14 +477,14 @@ class Reception:
         turn.is_waiting = True
         turn.postponed_until = time.monotonic() + min(FIRST_PAUSE * 2 ** (attempts - 1), LONGEST_PAUSE)
 
-    async def _done(self, turn: Turn) -> None:
+    async def _done(self, turn: ModelTurn) -> None:
         self._reports.pop(turn.id, None)
         turn.is_answering = True  # so that a failing renewal of its lease is ignored from here on
         if not turn.work.is_settled:
             await self._attempt("settle", turn.work.ack())
         await self._end(turn)
 
-    async def _end(self, turn: Turn) -> None:
+    async def _end(self, turn: ModelTurn) -> None:
         after = self.post.turns.end(turn)
         while after is not None and not await self._try_hand_over(after):
             after = self.post.turns.end(after)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from ...aio import AsyncTask
     from ...model.task import TaskStatus
-    from .post import Post
-    from .turns import Turn
+    from .post import AgentPost
+    from .turns import ModelTurn
 
 
 LONGEST_REASON = 2000
@@ -40,7 +40,7 @@ LONGEST_ID = 180  # characters, within a key of 200
 NO_WORDS = "(no words)"
 
 
-async def open_task(post: Post, letter: str | None) -> AsyncTask | None:
+async def open_task(post: AgentPost, letter: str | None) -> AsyncTask | None:
     """Return the task that a letter opened for this agent, or None if there is none or it is final."""
     if letter is None:
         return None
@@ -51,7 +51,7 @@ async def open_task(post: Post, letter: str | None) -> AsyncTask | None:
     return None if task.is_final or task.receiver != post.name else task
 
 
-async def report_working(turn: Turn) -> None:
+async def report_working(turn: ModelTurn) -> None:
     """Move the task of a turn from accepted to working, which its giver sees."""
     if turn.task is None or turn.task.state is not TaskState.ACCEPTED:
         return
@@ -60,7 +60,7 @@ async def report_working(turn: Turn) -> None:
             await turn.task.start()
 
 
-async def settle(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> None:
+async def settle(post: AgentPost, turn: ModelTurn, text: str, media: tuple[str, ...]) -> None:
     """Settle the letter of a turn that ended with this answer."""
     if turn.intent.action == "report" or turn.is_answered or turn.intent.answers is None:
         await turn.work.ack()
@@ -73,7 +73,7 @@ async def settle(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> N
         await _answer(post, turn, mailable(text), media)
 
 
-async def give_up(turn: Turn, why: str) -> None:
+async def give_up(turn: ModelTurn, why: str) -> None:
     """Settle a turn without an answer: a task fails with the reason, any other letter becomes a dead letter."""
     if turn.task is not None and not turn.task.is_final and turn.intent.action != "report":
         async with turn.task_lock:
@@ -85,7 +85,7 @@ async def give_up(turn: Turn, why: str) -> None:
         await turn.work.fail(why, retry=False)
 
 
-async def unanswered(post: Post) -> list[AsyncTask]:
+async def unanswered(post: AgentPost) -> list[AsyncTask]:
     """Return the received tasks whose giver was asked a question and has not answered in time."""
     now = post.core.now().wall
     waiting = await post.box.tasks("received", states=[TaskState.INPUT_REQUIRED], limit=MOST_UNANSWERED)
@@ -109,7 +109,7 @@ def check_time_to_answer(task: TaskStatus, now: datetime) -> None:
         )
 
 
-async def fail_unanswered(post: Post, task: AsyncTask) -> None:
+async def fail_unanswered(post: AgentPost, task: AsyncTask) -> None:
     """Fail a task whose question was not answered; otherwise it would count as work in hand for ever."""
     over = "its deadline is over" if answer_due(task.standing) == task.deadline else "a day is over"
     why = f"{over}, and the question about it was not answered"
@@ -129,7 +129,7 @@ def mailable(text: str) -> str:
     return sound[:most] + notes
 
 
-async def _answer(post: Post, turn: Turn, text: str, media: tuple[str, ...]) -> None:
+async def _answer(post: AgentPost, turn: ModelTurn, text: str, media: tuple[str, ...]) -> None:
     async def ack_and_reply(parts: list[Any]) -> None:
         answered = turn.intent.answers or turn.id
         # One commit for ack and answer (G5). The key makes a second attempt after a crash send nothing new (G3).
@@ -155,7 +155,9 @@ async def _with_files_if_possible(
         await send(_body(f"{text}\n\n(Its files could not be sent: {wrong})", ()))
 
 
-async def _settle_task(post: Post, turn: Turn, task: AsyncTask, text: str, media: tuple[str, ...]) -> None:
+async def _settle_task(
+    post: AgentPost, turn: ModelTurn, task: AsyncTask, text: str, media: tuple[str, ...]
+) -> None:
     """Complete the task with the answer, unless parts of it are open at others or it waits for its giver."""
     # A tool of the model may have moved the task during the turn, and its giver may have cancelled it.
     state = await task.refresh()
@@ -178,12 +180,12 @@ async def _settle_task(post: Post, turn: Turn, task: AsyncTask, text: str, media
     await _ack_if_held(turn)
 
 
-async def _ack_if_held(turn: Turn) -> None:
+async def _ack_if_held(turn: ModelTurn) -> None:
     if not turn.work.is_settled:
         await turn.work.ack()
 
 
-def key_of(turn: Turn) -> str:
+def key_of(turn: ModelTurn) -> str:
     return _key("answer", turn.id)
 
 

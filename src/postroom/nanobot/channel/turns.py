@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Turn:
+class ModelTurn:
     """A letter that the model works on, or that waits for its session."""
 
     work: AsyncWork
@@ -71,9 +71,9 @@ class Turns:
     """All turns that are not settled."""
 
     def __init__(self) -> None:
-        self._by_letter: dict[str, Turn] = {}
-        self._waiting: defaultdict[str, deque[Turn]] = defaultdict(deque)
-        self._running: dict[str, Turn] = {}
+        self._by_letter: dict[str, ModelTurn] = {}
+        self._waiting: defaultdict[str, deque[ModelTurn]] = defaultdict(deque)
+        self._running: dict[str, ModelTurn] = {}
 
     def __len__(self) -> int:
         return len(self._by_letter)
@@ -88,13 +88,13 @@ class Turns:
         counted = Counter(fold(turn.work.sender) for turn in self._by_letter.values())
         return frozenset(peer for peer, count in counted.items() if count >= most)
 
-    def all(self) -> list[Turn]:
+    def all(self) -> list[ModelTurn]:
         return list(self._by_letter.values())
 
-    def get(self, letter: str | None) -> Turn | None:
+    def get(self, letter: str | None) -> ModelTurn | None:
         return None if letter is None else self._by_letter.get(letter)
 
-    def begin(self, turn: Turn) -> bool:
+    def begin(self, turn: ModelTurn) -> bool:
         """Add a turn; return whether it may be handed over now."""
         self._by_letter[turn.id] = turn
         session = turn.intent.session
@@ -107,7 +107,7 @@ class Turns:
         self._running[session] = turn
         return True
 
-    def end(self, turn: Turn) -> Turn | None:
+    def end(self, turn: ModelTurn) -> ModelTurn | None:
         """Remove a turn; return the next one of its session, which may be handed over now."""
         if self._by_letter.get(turn.id) is turn:
             del self._by_letter[turn.id]
@@ -126,7 +126,7 @@ class Turns:
         self._running[session] = after
         return after
 
-    def reporting_to(self, channel: str, chat: str) -> list[Turn]:
+    def reporting_to(self, channel: str, chat: str) -> list[ModelTurn]:
         """Return the turns that are being reported to this chat."""
         return [
             turn
@@ -136,14 +136,14 @@ class Turns:
             and (turn.intent.origin.channel, turn.intent.origin.chat) == (channel, chat)
         ]
 
-    def reporting_in(self, session: str) -> list[Turn]:
+    def reporting_in(self, session: str) -> list[ModelTurn]:
         """Return the turns that are being reported in this session."""
         return [turn for turn in self._by_letter.values() if turn.is_reporting and turn.intent.session == session]
 
-    def of_task(self, letter: str) -> Turn | None:
+    def of_task(self, letter: str) -> ModelTurn | None:
         """Return the turn that works on the task that this letter opened."""
         return next((turn for turn in self._by_letter.values() if turn.task and turn.task.id == letter), None)
 
-    def first_of(self, peer: str) -> Turn | None:
+    def first_of(self, peer: str) -> ModelTurn | None:
         """Return the turn of a peer that runs longest and has no final answer yet."""
         return next((turn for turn in self._running.values() if turn.peer == peer and not turn.is_answering), None)

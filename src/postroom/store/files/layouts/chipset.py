@@ -30,7 +30,7 @@ _WORDS = {Priority.LOW: "low", Priority.NORMAL: "normal", Priority.HIGH: "urgent
 _KINDS = ("work_assignment", "completion_report", "merge_notification", "health_escalation", "coordination")
 
 
-class Chipset(paths.Chipset, Layout):
+class Chipset(paths.ChipsetPaths, Layout):
     kinds: ClassVar[dict[str, str]] = {kind: kind for kind in _KINDS}
     other_kind = "coordination"
 

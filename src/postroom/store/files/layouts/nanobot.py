@@ -46,7 +46,7 @@ _TASK_STATES = {"canceled": "failed", "input_required": "working"}  # states tha
 _MILLISECONDS = 100_000_000_000  # below this, a number in a file name counts seconds
 
 
-class Nanobot(paths.Nanobot, Layout):
+class Nanobot(paths.NanobotPaths, Layout):
     kinds: ClassVar[dict[str, str]] = {kind: kind for kind in ("message", "task", "task_update")}
     other_kind = "message"
 

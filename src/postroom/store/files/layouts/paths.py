@@ -24,14 +24,14 @@ class LayoutPaths:
         return name.startswith(self.beginning) and name.endswith(self.ending) and not name.startswith(".")
 
 
-class Nanobot(LayoutPaths):
+class NanobotPaths(LayoutPaths):
     name = "nanobot"
     places = ("inbox", "processed", QUEUED)
     ending = ".msg.json"
     registry = "_registry.json"
 
 
-class Chipset(LayoutPaths):
+class ChipsetPaths(LayoutPaths):
     name = "chipset"
     home = "mail"
     places = ("", "archive", QUEUED)
@@ -39,12 +39,14 @@ class Chipset(LayoutPaths):
     archives_by_sending = True
 
 
-class Swarm(LayoutPaths):
+class SwarmPaths(LayoutPaths):
     name = "swarm"
     places = ("inbox", "archive", QUEUED)
     beginning = "MSG-"
     ending = ".json"
 
 
-LAYOUT_PATHS: dict[str, LayoutPaths] = {paths.name: paths for paths in (Nanobot(), Chipset(), Swarm())}
+LAYOUT_PATHS: dict[str, LayoutPaths] = {
+    paths.name: paths for paths in (NanobotPaths(), ChipsetPaths(), SwarmPaths())
+}
 NAMES = tuple(LAYOUT_PATHS)

@@ -58,7 +58,7 @@ _STATES = {
 }
 
 
-class Swarm(paths.Swarm, Layout):
+class Swarm(paths.SwarmPaths, Layout):
     kinds: ClassVar[dict[str, str]] = {kind: kind for kind in _KINDS} | {"task": "request"}
     other_kind = "notification"
     addressee = "to_agent"
