@@ -41,7 +41,8 @@ class Home:
         return install_plan.to_install(self.layout(host, **more), rules=rules)
 
     def install(self, host: str, *, rules: bool = True, **more: Any) -> install_plan.Plan:
-        return self._carry_out(self.plan(host, rules=rules, **more), self.layout(host, **more))
+        plan = self.plan(host, rules=rules, **more)
+        return self._carry_out(plan, self.layout(host, **more))
 
     def uninstall(self, host: str, **more: Any) -> install_plan.Plan:
         layout = self.layout(host, **more)
@@ -49,7 +50,7 @@ class Home:
 
     def _carry_out(self, plan: install_plan.Plan, layout: HostFiles) -> install_plan.Plan:
         if plan:
-            files.carry_out(plan, layout.root)
+            files.carry_out(plan, layout)
         return plan
 
     def put(self, path: str, content: str | bytes, mode: int = 0o644) -> Path:

@@ -39,6 +39,22 @@ def test_uninstall_gives_every_file_back_and_leaves_nothing(home: Home, host: st
     assert before == home.all()
 
 
+@pytest.mark.parametrize("folder", [".claude", ".claude/skills", ".codex", ".gemini"])
+def test_an_empty_folder_that_was_there_stays(home: Home, host: str, folder: str) -> None:
+    (home.folder / folder).mkdir(parents=True)
+    before = home.all()
+    home.install(host)
+    home.uninstall(host)
+    assert before == home.all()
+
+
+def test_a_folder_that_install_made_stays_with_what_others_put_into_it(home: Home, host: str) -> None:
+    home.install(host)
+    home.put(f".{host}/theirs", "x")
+    home.uninstall(host)
+    assert {f".{host}", f".{host}/theirs"} == home.all().keys()
+
+
 def test_files_of_others_come_back_to_the_byte(theirs: Home, host: str) -> None:
     before = theirs.all()
     theirs.install(host)
@@ -427,7 +443,7 @@ def test_what_changed_since_it_was_shown_is_not_overwritten(theirs: Home, host: 
     path.write_bytes(b"{}\n")
     before = theirs.all()
     with pytest.raises(Refused, match="changed meanwhile"):
-        files.carry_out(plan, layout.root)
+        files.carry_out(plan, layout)
     assert before == theirs.all()
 
 
@@ -443,7 +459,7 @@ def test_what_appeared_since_it_was_shown_is_not_overwritten(home: Home, monkeyp
 
     monkeypatch.setattr(files, "_write_draft", late)
     with pytest.raises(Refused, match="changed meanwhile"):
-        files.carry_out(plan, layout.root)
+        files.carry_out(plan, layout)
     assert {".codex", ".codex/AGENTS.md"} == home.all().keys() and "theirs" == home.text(".codex/AGENTS.md")
 
 

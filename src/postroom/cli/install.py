@@ -288,7 +288,7 @@ class Installation:
             return self.answer("unchanged" if self.is_install else "absent")
         if "dry_run" in self._context.values:
             return Answer(self._context.name, self._data("shown", plan), partial(diff, self._own, ""))
-        install_files.carry_out(plan, self._layout.root)
+        install_files.carry_out(plan, self._layout)
         shutil.rmtree(
             state_folder("installed"), ignore_errors=True
         )  # earlier versions noted there what they put where

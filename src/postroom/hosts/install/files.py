@@ -22,11 +22,13 @@ from ...model.values import passes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from .layouts import HostFiles
     from .plan import FileChange, Plan
 
 
 MOST = 4 * 2**20  # bytes; no settings file is as long
 FOLDER_MODE = 0o700
+MADE = ".made-by-postroom"  # the file that marks the outermost folder that we made
 LEADS_AWAY = "is a link that leads nowhere, or out of the folder"
 
 
@@ -39,7 +41,7 @@ class HostFile(NamedTuple):
 
 def look(path: str, root: str) -> HostFile | None:
     """Read a file below `root`; return None if there is none, and raise Refused if it may not be changed."""
-    for folder in reversed(list(_folders_above(path, root))):
+    for folder in reversed(list(folders_above(path, root))):
         if _checked(folder, stat.S_ISDIR, "is not a folder") is None:
             return None
     found = _checked(path, stat.S_ISREG, "is not a regular file")
@@ -75,7 +77,7 @@ def refused(path: str, why: str, hint: str | None = None) -> Refused:
     return Refused(f"{why}; nothing was written", field=path, hint=hint)
 
 
-def _folders_above(path: str, root: str) -> Iterator[str]:
+def folders_above(path: str, root: str) -> Iterator[str]:
     """Yield the folders of a path, from the innermost up to the root; outside the root, the innermost alone."""
     folder = os.path.dirname(path)
     while folder != root and folder.startswith(os.path.join(root, "")):
@@ -130,35 +132,37 @@ def _text(path: str) -> str:
 # -- carrying out a plan
 
 
-def carry_out(changes: Plan, root: str) -> None:
-    """Write and remove files, all or none; make the folders that they need, and remove empty ones."""
+def carry_out(changes: Plan, layout: HostFiles) -> None:
+    """Write and remove files, all or none; make the folders that they need, and remove those that we made."""
     drafts: dict[str, str] = {}
     made: list[str] = []
-    gone = [folder for one in changes if one.after is None for folder in _folders_above(one.path, root)]
     try:
         for change in changes:
             if change.after is not None:
-                made += _make_folders(change.path, root)
+                made += _make_folders(change.path, layout.root)
                 drafts[change.path] = _write_draft(change.path, change.after, change.mode)
         # All checks before the first rename: whatever is refused, every file is still as it was.
         for change in changes:
-            _check_unchanged(change, root)
+            _check_unchanged(change, layout.root)
         for change in changes:
             _apply(change, drafts)
+        gone = [change.path for change in changes if change.after is None]
+        ours = [layout.own, *(os.path.dirname(path) for path in gone if os.path.basename(path) == MADE)]
+        below = tuple(os.path.join(folder, "") for folder in ours if folder)
+        above = {folder for path in gone for folder in folders_above(path, layout.root)}
+        made = [folder for folder in above if os.path.join(folder, "").startswith(below)]
     finally:
         for draft in drafts.values():
             with suppress(FileNotFoundError):
                 os.unlink(draft)
-        # The root itself is not ours to remove.
-        below = {folder for folder in gone if folder.startswith(os.path.join(root, ""))}
-        for folder in sorted({*below, *made}, key=len, reverse=True):
+        for folder in sorted(made, key=len, reverse=True):
             with suppress(OSError):  # unless something is in it
                 os.rmdir(folder)
 
 
 def _make_folders(path: str, root: str) -> Iterator[str]:
     """Make the folders of a path that do not exist; yield each."""
-    for folder in reversed(list(_folders_above(path, root))):
+    for folder in reversed(list(folders_above(path, root))):
         with suppress(FileExistsError):
             os.mkdir(folder, FOLDER_MODE)
             yield folder

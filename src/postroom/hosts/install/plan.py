@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..recipes import words_of
 from . import files as install_files
 from .json_edit import value_at
-from .pieces import entries_in
+from .pieces import OwnFile, entries_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FILE_MODE = 0o600
 MANIFEST = ".claude-plugin/plugin.json"  # names the plugin in a skills folder
+MADE_TEXT = "Postroom made this folder; its uninstall removes it, unless something else is in it.\n"
 
 
 class FileChange(NamedTuple):
@@ -46,7 +47,9 @@ def to_install(layout: HostFiles, *, rules: bool) -> Plan:
     if not _is_ours(layout):
         raise install_files.refused(layout.own or "", "exists and is not ours", "move it away first")
     pieces = [*layout.pieces, *([layout.rules] if rules else [])]
-    return _changes(pieces, layout.root, is_install=True)
+    changes = _changes(pieces, layout.root, is_install=True)
+    marks = {_mark(change.path, layout): None for change in changes if change.after is not None}
+    return (*changes, *(FileChange(mark, None, MADE_TEXT, FILE_MODE) for mark in marks if mark))
 
 
 def to_uninstall(layout: HostFiles) -> Plan:
@@ -55,7 +58,20 @@ def to_uninstall(layout: HostFiles) -> Plan:
     pieces = [*(reversed(layout.pieces) if _is_ours(layout) else ())]
     if install_files.may_be_touched(layout.rules.path, layout.root):
         pieces.append(layout.rules)
-    return _changes(pieces, layout.root, is_install=False)
+    folders = {folder: None for piece in pieces for folder in install_files.folders_above(piece.path, layout.root)}
+    marks = [OwnFile(os.path.join(folder, install_files.MADE), None) for folder in folders]
+    return _changes([*pieces, *marks], layout.root, is_install=False)
+
+
+def _mark(path: str, layout: HostFiles) -> str | None:
+    """Return the path of the mark in the outermost folder that is made for this file, unless that is our own.
+
+    An empty folder without a mark was there before us, so it stays when we go.
+    """
+    above = list(install_files.folders_above(path, layout.root))
+    made = [folder for folder in above if not os.path.isdir(folder)]
+    is_needed = made and layout.own not in above[above.index(made[-1]) :]
+    return os.path.join(made[-1], install_files.MADE) if is_needed else None
 
 
 def _changes(pieces: Sequence[Piece], root: str, *, is_install: bool) -> Plan:
@@ -74,7 +90,10 @@ def _change(piece: Piece, root: str, *, is_install: bool) -> FileChange:
     is_gone = after != text and after.strip().removeprefix("\ufeff") in {"", "{}"}
     is_absent = is_gone or (found is None and not after)
     return FileChange(
-        piece.path, found and found.text, None if is_absent else after, found.mode if found else FILE_MODE
+        piece.path,
+        found and found.text,
+        None if is_absent else after,
+        found.mode if found else FILE_MODE,
     )
 
 
