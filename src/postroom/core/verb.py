@@ -381,8 +381,8 @@ V_ = TypeVar("V_", bound=Verb)
 
 def set_parameters(request: Verb) -> dict[str, Any]:
     """Return the parameters of a request that are not as their defaults, by name."""
-    values = ((one, getattr(request, one.field)) for one in parameters(type(request)).values())
-    return {one.name: value for one, value in values if one.required or value != one.default}
+    known = parameters(type(request)).values()
+    return {one.name: v for one in known if (v := getattr(request, one.field)) != one.default or one.required}
 
 
 def snake(name: str) -> str:

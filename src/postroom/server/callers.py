@@ -122,7 +122,8 @@ class Caller:
         core, token = self._executor.core, self.principal.token
         if token is not None and tokens.live_token(core, token) is None:
             raise NotAllowed("this token is not valid any more", field="token")
-        return authorised(core, self._principal_of(request), request)()
+        principal = tokens.effective_principal(core, self.principal, request.acting())
+        return authorised(core, principal, request)()
 
     def _finish(self, call: Call, error: BaseException | None, result: Any) -> Any:
         """Return the reply to a call that is over, and record that its agent is active."""
@@ -140,15 +141,6 @@ class Caller:
             agent = self.principal.agent or request.acting()
             event = {"scope": self._executor.core.default_scope} | set_parameters(request)
             self._broker.publish(event, agent or tokens.OPERATOR)
-
-    def _principal_of(self, request: Verb) -> Principal:
-        """Return the principal that makes a request now: a caller without a token cannot act as an agent
-        that has one.
-        """
-        core, principal = self._executor.core, self.principal
-        if not principal.heeds_seals or not tokens.sealed(core):
-            return principal
-        return tokens.effective_principal(core, principal, request.acting())
 
     async def call(self, name: str, params: Mapping[str, Any]) -> Any:
         """Carry out a verb by its name."""

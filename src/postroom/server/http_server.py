@@ -1,9 +1,9 @@
 """The HTTP server: binds an address and runs the app in uvicorn, without its signal handlers, logs and timer, and
 with limits around its connections.
 
-uvicorn has no limit for a client that sends slowly, or sends without end. So each of its connections stands inside
-one of ours, which uvicorn's settings `http` and `ws` name. It sees the bytes before uvicorn does, hands them over
-in small pieces, so that the event loop serves others in between, and may end the connection.
+uvicorn has no limit for a client that sends slowly, or sends without end (docs/decisions/server.md). So each of
+its connections stands inside a `Guard`, which sees the bytes first, hands them over in small pieces, so that the
+event loop serves others in between, and may end the connection. It calls asyncio's own methods alone.
 
 - A client that has not sent a whole request in HEAD_SECONDS is disconnected, however slowly it sends.
 - A client that comes when there are MAX_CONNECTIONS is refused at once.
@@ -17,12 +17,11 @@ import errno
 import logging
 import socket
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 from msgspec import Struct
-from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import InvalidState
 from websockets.http11 import MAX_LINE_LENGTH, MAX_NUM_HEADERS
 
@@ -33,7 +32,7 @@ from .protocol import largest_frame
 from .tls import accept_certificates, fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from uvicorn import Config
@@ -71,6 +70,7 @@ class Guard(asyncio.BufferedProtocol):
 
     def __init__(
         self,
+        make: Callable[..., Any],  # a connection of uvicorn
         config: Config,
         server_state: ServerState,
         app_state: dict[str, Any],
@@ -78,16 +78,12 @@ class Guard(asyncio.BufferedProtocol):
     ) -> None:
         self._config = config
         self._server_state = server_state
-        self._inner = self.make({**app_state, CONNECTION: self})
+        self._inner = make(config=config, server_state=server_state, app_state={**app_state, CONNECTION: self})
         self._buffer = memoryview(bytearray(self.piece))
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_serving = False
         self.certificate = ""  # the fingerprint of the client's certificate
-
-    def make(self, state: dict[str, Any]) -> Any:
-        """Return the connection of uvicorn."""
-        raise NotImplementedError
 
     @property
     def is_closing(self) -> bool:
@@ -158,9 +154,6 @@ class HttpGuard(Guard):
 
     _unserved = 0  # bytes that came while no request was served
 
-    def make(self, state: dict[str, Any]) -> H11Protocol:
-        return H11Protocol(self._config, self._server_state, state)
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         if len(self._server_state.connections) > MAX_CONNECTIONS and self._transport is not None:
@@ -185,10 +178,7 @@ class WebSocketGuard(Guard):
 
     piece = FRAME_BYTES
     _has_head = False
-
-    def make(self, state: dict[str, Any]) -> WebSocketsSansIOProtocol:
-        self._received = 0  # bytes since the app got a message
-        return WebSocketsSansIOProtocol(self._config, self._server_state, state)
+    _received = 0  # bytes since the app got a message
 
     def data_received(self, data: bytes) -> None:
         if not self._has_head:  # it comes in one piece, from the HTTP connection
@@ -304,8 +294,8 @@ class HttpServer:
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it logs paths with their queries
         config = uvicorn.Config(
             app,
-            http=HttpGuard,  # type: ignore[arg-type] # a BufferedProtocol serves as well
-            ws=WebSocketGuard,  # type: ignore[arg-type]
+            http="h11",
+            ws="websockets-sansio",
             ws_max_size=largest_frame(self._executor.core.limits),
             ws_ping_interval=PING,
             ws_ping_timeout=PING,
@@ -329,6 +319,9 @@ class HttpServer:
             config.load()
         except OSError as wrong:  # errors of ssl are OSErrors, too
             raise Invalid(f"the certificate or its key cannot be used: {wrong}", field="tls") from None
+        # The settings name the classes of the connections; each connection stands inside one of ours.
+        for name, guard in (("http_protocol_class", HttpGuard), ("ws_protocol_class", WebSocketGuard)):
+            setattr(config, name, partial(guard, getattr(config, name)))
         return config
 
 

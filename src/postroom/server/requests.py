@@ -74,12 +74,9 @@ def in_json(request: Verb, result: Any) -> Any:
     return result if type(result) in {dict, Raw} else plain_result(request.declaration(), result)
 
 
-def patience(request: Verb) -> float:
-    """Return how many seconds a request waits when there is nothing."""
-    if not request.declaration().waits:
-        return 0.0
-    seconds: float = request.timeout  # type: ignore[attr-defined] # a verb that waits has it
-    return max(0.0, min(seconds, LONGEST_WAIT))
+def patience(request: Any) -> float:
+    """Return how many seconds a request of a verb that waits is to wait when there is nothing."""
+    return float(max(0.0, min(request.timeout, LONGEST_WAIT)))
 
 
 class Schedule(Enum):
@@ -99,22 +96,26 @@ def schedule_of(request: Verb) -> Schedule:
     declaration = request.declaration()
     if isinstance(request, SessionVerb):
         return Schedule.SESSION
-    if patience(request) > 0:
+    if declaration.waits and patience(request) > 0:
         return Schedule.WAIT
     if declaration.slow:
         return Schedule.SLOW
     if declaration.many and ((limit := getattr(request, "limit", None)) is None or limit > MANY):
         return Schedule.MANY
-    if is_heavy(request):
+    if declaration.wide or is_heavy(request):
         return Schedule.LARGE
     return Schedule.WRITE if declaration.writes else Schedule.READ
 
 
 def is_heavy(request: Verb) -> bool:
     """Return whether a request may take long because it names many letters, or a group of any size."""
-    if request.declaration().wide or getattr(request, "to_all", None) is True:
+    if getattr(request, "to_all", None) is True or _has_group(getattr(request, "to", None)):
         return True
-    return _names_many(request) or _has_group(getattr(request, "to", None))
+    lists = [value for value in astuple(request) if type(value) is list]
+    if not lists:  # most requests have none
+        return False
+    inner = [value for one in lists for each in one if type(each) is dict for value in each.values()]
+    return sum(map(len, lists)) + sum(len(value) for value in inner if type(value) is list) > MANY
 
 
 def _has_group(to: Any) -> bool:
@@ -124,14 +125,6 @@ def _has_group(to: Any) -> bool:
     if type(to) is list:
         return any(map(_has_group, to))
     return type(to) is dict and _ONE.isdisjoint(to)
-
-
-def _names_many(request: Verb) -> bool:
-    lists = [value for value in astuple(request) if type(value) is list]
-    if not lists:  # most requests have none
-        return False
-    inner = [value for one in lists for each in one if type(each) is dict for value in each.values()]
-    return sum(map(len, lists)) + sum(len(value) for value in inner if type(value) is list) > MANY
 
 
 # -- the verbs about the caller's connection
