@@ -374,9 +374,8 @@ def test_a_closed_room_whose_index_of_the_log_is_cut_short_opens(
 
 
 def test_a_note_is_read_as_it_was_written_and_promises_nothing_once_it_is_damaged() -> None:
-    written = note.Note(7, 4128, b"saltsalt").pack()
-    read = note.unpack(written)
-    assert (7, 4128, b"saltsalt") == (read.number, read.place, read.salts)
+    written = note.pack((7, 4128, b"saltsalt"))
+    assert (7, 4128, b"saltsalt") == note.unpack(written)
     for at in range(len(written)):
         assert note.NOTHING is note.unpack(written[:at] + bytes([written[at] ^ 4]) + written[at + 1 :])
         assert note.NOTHING is note.unpack(written[:at])

@@ -294,10 +294,10 @@ def opened_alone(path: Path) -> Iterator[apsw.Connection]:
 
 def _reaches(path: Path, noted: Note) -> bool:
     """Return whether all confirmed changes are there; else the log is damaged, and must be kept as it is."""
-    if not noted.number:
+    if not noted[0]:
         return True
     with opened_alone(path) as database, suppress(apsw.Error):
-        return bool(database.execute(NEXT_NUMBER).get > noted.number)
+        return bool(database.execute(NEXT_NUMBER).get > noted[0])
     return False
 
 

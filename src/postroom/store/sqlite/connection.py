@@ -188,17 +188,17 @@ class Connection:
 
         SQLite reads a damaged log up to the damage, which may be nothing, and would overwrite the rest.
         """
-        noted = self.lock.noted
-        if not noted.number:
+        reached = self.lock.noted[0]
+        if not reached:
             return
         try:
             number = self._number()
-            if not self.log.reaches(noted):
+            if not self.log.reaches(self.lock.noted):
                 self.log.check_complete()
         finally:
             self.log.close()  # opened again at the first commit: until then there is nothing to compare it with
-        if number < noted.number:
-            missing = f"the changes after {number}, up to {noted.number}, were confirmed and are missing"
+        if number < reached:
+            missing = f"the changes after {number}, up to {reached}, were confirmed and are missing"
             raise Damaged(f"{self.path} is damaged: {missing}", hint=f"{SALVAGE}. {_ON_PURPOSE.format(self.path)}")
 
     def _number(self) -> int:

@@ -139,10 +139,10 @@ class WriterLock:
         the next commit, and never more than is there.
         """
         held = os.pread(self._descriptor, note.LENGTH, note.AT)
-        if held != self._note and note.unpack(held).number > number:
+        if held != self._note and note.unpack(held)[0] > number:
             return
-        self.noted = note.Note(number, place, salts)
-        self._note = self.noted.pack()
+        self.noted = number, place, salts
+        self._note = note.pack(self.noted)
         try:  # noqa: SIM105 - every send passes here: `suppress` takes longer than what it guards
             os.pwrite(self._descriptor, self._note, note.AT)
         except OSError:
@@ -150,11 +150,11 @@ class WriterLock:
 
     def lower_note(self) -> None:
         """Keep only the number of the note, under the lock: the log has started over."""
-        self.note(self.noted.number, 0, b"")
+        self.note(self.noted[0], 0, b"")
 
     def forget_note(self) -> None:
         """Delete the note, under the lock, before a new room is made here. Synced: it must not return."""
-        if self.noted.number:
+        if self.noted[0]:
             os.pwrite(self._descriptor, bytes(note.LENGTH), note.AT)
             os.fsync(self._descriptor)
             self.noted = note.NOTHING

@@ -24,22 +24,14 @@ LENGTH = _BODY.size + _SUM.size
 END = AT + LENGTH
 
 
-class Note:
-    """The number of the last confirmed change, and the position and value of the salts of its last log frame."""
-
-    __slots__ = ("number", "place", "salts")
-
-    def __init__(self, number: int = 0, place: int = 0, salts: bytes = b"") -> None:
-        self.number = number
-        self.place = place
-        self.salts = salts
-
-    def pack(self) -> bytes:
-        body = _BODY.pack(self.number, self.place, self.salts)
-        return body + _SUM.pack(crc32(body))
+# The number of the last confirmed change, and the position and value of the salts of its last log frame.
+Note = tuple[int, int, bytes]
+NOTHING: Note = (0, 0, b"")
 
 
-NOTHING = Note()
+def pack(note: Note) -> bytes:
+    body = _BODY.pack(*note)
+    return body + _SUM.pack(crc32(body))
 
 
 def unpack(written: bytes) -> Note:
@@ -47,7 +39,8 @@ def unpack(written: bytes) -> Note:
     body, checksum = written[: _BODY.size], written[_BODY.size :]
     if len(checksum) != _SUM.size or _SUM.unpack(checksum)[0] != crc32(body):
         return NOTHING
-    return Note(*_BODY.unpack(body))
+    number, place, salts = _BODY.unpack(body)
+    return number, place, salts
 
 
 def number_in(lock_file: str) -> int:
@@ -57,6 +50,6 @@ def number_in(lock_file: str) -> int:
     except FileNotFoundError:
         return 0
     try:
-        return unpack(os.pread(descriptor, LENGTH, AT)).number
+        return unpack(os.pread(descriptor, LENGTH, AT))[0]
     finally:
         os.close(descriptor)

@@ -180,7 +180,7 @@ class Log:
         # Noted after the sync, never before: a log that does not reach the note has lost confirmed mail (G2).
         if self.pages:
             place = self._salts_of(self.pages)
-            number = self._name_cache.as_of - 1 if self._name_cache.as_of else lock.noted.number
+            number = self._name_cache.as_of - 1 if self._name_cache.as_of else lock.noted[0]
             lock.note(number, place, os.pread(self._descriptor, _SALTS, place))
 
     def watch(self) -> None:
@@ -217,11 +217,12 @@ class Log:
 
         If not, `check_complete` decides whether that is damage: the log may also have started over.
         """
-        if not noted.place:
+        _, place, salts = noted
+        if not place:
             return True
         if self._descriptor < 0:
             self._open()
-        return os.pread(self._descriptor, _SALTS, noted.place) == noted.salts
+        return os.pread(self._descriptor, _SALTS, place) == salts
 
     def check_complete(self) -> None:
         """Raise Damaged if the file lacks frames that SQLite believes to be in it.
