@@ -66,7 +66,10 @@ def _transact(
     begun: CommitHook | None = None  # set once the hook has prepared something that must be undone
     try:
         execute("BEGIN IMMEDIATE")
-        planned = _checked_plan(conn, writes)
+        # A plan runs inside the transaction: nobody writes between its reads and what it decides.
+        planned = writes() if callable(writes) else writes
+        if conn.lock.is_short:
+            _check_disk_space(conn, planned)
         writing = WriteTransaction(database, conn.names)
         if on_commit is not None:
             begun = on_commit
@@ -91,26 +94,16 @@ def _transact(
         writing.remember()
         if on_commit is not None:
             on_commit.settle()
-        return Committed(planned, posted, durable and _must_sync(writes, planned))
+        return Committed(planned, posted, durable and (not writes or any(map(must_last, planned))))
     # An ack or a record on a full disk: the reserve makes room for it, once (G10).
     conn.log.release_reserve(conn.lock)
     return _transact(conn, planned, durable=durable, in_need=True)
 
 
-def _checked_plan(conn: Connection, writes: Sequence[Write] | Plan) -> Sequence[Write]:
-    """Return the writes.
-
-    A plan runs inside the transaction: nobody writes between its reads and what it decides.
-    """
-    planned = writes() if callable(writes) else writes
-    # While disk space is short only letters are refused: acks free space and must go on (G10).
-    if conn.lock.is_short and sends(planned):
+def _check_disk_space(conn: Connection, planned: Sequence[Write]) -> None:
+    """Raise FullError for letters while disk space is short. Acks free space and must go on (G10)."""
+    if sends(planned):
         conn.log.check_disk_space(conn.lock)
-    return planned
-
-
-def _must_sync(writes: Sequence[Write] | Plan, planned: Sequence[Write]) -> bool:
-    return not writes or any(map(must_last, planned))
 
 
 class Local(Protocol):
@@ -166,7 +159,9 @@ class Batch:
         execute = conn.names.cursor.execute
         execute("SAVEPOINT batched")
         try:
-            planned = _checked_plan(conn, writes)
+            planned = writes() if callable(writes) else writes
+            if conn.lock.is_short:
+                _check_disk_space(conn, planned)
             posted = self._writing.apply(planned)
         except BaseException:
             if conn.database.in_transaction:
@@ -178,7 +173,7 @@ class Batch:
             raise
         execute("RELEASE batched")
         self._written.append(planned)
-        return Committed(planned, posted, durable and _must_sync(writes, planned))
+        return Committed(planned, posted, durable and (not writes or any(map(must_last, planned))))
 
     def _begin(self, conn: Connection) -> None:
         try:

@@ -101,8 +101,9 @@ def find_offered(query: Query) -> Statement:
     usual = _claim(query.mailbox, query.offered_at, query.due_at, query.due_most, query.limit)
     if query == usual and query.offered_at and query.due_at and query.due_most:
         sql = _claim_sql()  # kept, because making it takes longer than running it
-        times = (query.offered_at, query.due_at, query.due_most)
-        values: list[Any] = [fold(query.mailbox or ""), query.mailbox, *map(micros, times)]
+        now = micros(query.offered_at)
+        due = now if query.due_at is query.offered_at else micros(query.due_at)
+        values: list[Any] = [fold(query.mailbox or ""), query.mailbox, now, due, micros(query.due_most)]
     else:
         where, values = _conditions(query)
         sql = _merged(where)

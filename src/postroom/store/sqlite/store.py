@@ -27,7 +27,7 @@ from ..protocol import Overdue, Trimmed, mailboxes_to_notify
 from . import connection as sqlite_connection
 from . import ground, queries, rows
 from . import writes as sqlite_writes
-from .commit import Batch, commit, make_safe
+from .commit import Batch, commit
 from .connection import NEXT_NUMBER, Connection, translate, translated
 from .writes import WAITING, place_of
 
@@ -212,8 +212,10 @@ class SqliteStore:
             signals = self.notifier.open_signals(mailboxes)
             # Sync, then notify: no process may learn of a letter that a power cut could still take back.
             try:
-                if done.must_sync or conn.on_commit:
-                    make_safe(conn, must_sync=done.must_sync)
+                if conn.on_commit is not None:
+                    conn.on_commit.make_safe()  # in a room of files the folders are synced here
+                if done.must_sync:
+                    conn.log.sync(conn.lock)
                 if signals:
                     self.notifier.notify(signals)
             finally:

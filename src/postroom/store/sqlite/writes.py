@@ -113,6 +113,8 @@ WITH counted AS (
     WHERE {_WAITS} AND {{those}} GROUP BY 1, 2
 ), really AS (SELECT * FROM counted UNION ALL SELECT place, 0, sum(letters) FROM counted GROUP BY place)"""
 _ADDED = "ON CONFLICT DO UPDATE SET letters = letters + excluded.letters"
+# Parameters: a place and a sender.
+COUNT_NEW = f"INSERT INTO waiting VALUES (?1, 0, 1), (?1, ?2, 1) {_ADDED}"
 # Parameters: a place, the number of a letter, and 1 (it waits there now) or -1 (it no longer does).
 COUNT_ONE = f"""
 INSERT INTO waiting SELECT ?1, 0, ?3 FROM letters WHERE number = ?2
@@ -266,7 +268,7 @@ class WriteTransaction:
 
     # -- letters
 
-    def _post(self, post: Post) -> Posted:
+    def _post(self, post: Post) -> Posted:  # noqa: C901 - one way of a letter, in order
         message = post.message
         spent = pair_key(message.sender, message.key or message.id)
         bound = (message.id, spent, None if self._number else 1)
@@ -278,36 +280,20 @@ class WriteTransaction:
                 return repeated
         self._number = self._number or number
         leads = is_led and not all(self._name_cache.is_placed(one.mailbox) for one in post.deliveries)
+        written = None
         # Guards and routes may have changed since the letter was checked: ask again inside the transaction, but
         # only where the room has any.
         if post.admit is not None and (post.routes or is_guarded or leads):
             admitted = post.admit(post)
-            return self._insert(admitted, None if admitted is post else admitted)
-        return self._insert(post, None)
-
-    def _repeated(
-        self, message: Message, forgotten: bytes | None, spent: bytes | None, body: bytes | None
-    ) -> Posted | None:
-        """Return the result of the letter that this one repeats, if any; IdTaken if it has other content."""
-        if forgotten is not None:
-            return repeat_of_memory(message, forgotten, "id")
-        if spent is not None:
-            return repeat_of_memory(message, spent, "key")
-        if body is not None:
-            return repeat_of_letter(message, body, "id")
-        if message.key is not None:
-            same_key = (fold(message.sender), message.sender, message.key)
-            first: list[tuple[Any, ...]] = self._execute(BY_KEY, same_key).fetchall()
-            if first:
-                return repeat_of_letter(message, first[0][2], "key")
-        return None
-
-    def _insert(self, post: Post, written: Post | None) -> Posted:
-        message = post.message
+            if admitted is not post:
+                post = written = admitted
+                message = post.message
         deliveries = post.deliveries
         names = [deliveries[0].mailbox] if len(deliveries) == 1 else [delivery.mailbox for delivery in deliveries]
         names += post.copies
-        sender, _ = self.mailbox(message.sender, "sender", known=True)
+        sender, is_known = self._name_cache.committed.get(message.sender) or (0, False)
+        if not is_known:
+            sender, _ = self.mailbox(message.sender, "sender", known=True)
         places, unknown = self._places(names)
         if unknown and post.known_only:
             raise UnknownAgent(f"nobody here is called {unknown[0]!r}", field="to", hint="register it first")
@@ -326,8 +312,25 @@ class WriteTransaction:
         if len(places) > 1:
             count_deliveries(self._execute, number, 0, 1)
         elif deliveries and deliveries[0].waits:
-            self._execute(COUNT_ONE, (place_of(names[0], places[0]), number, 1))
+            self._execute(COUNT_NEW, (place_of(names[0], places[0]), sender))
         return Posted(message_id=message.id, number=number, unknown=unknown, written=written)
+
+    def _repeated(
+        self, message: Message, forgotten: bytes | None, spent: bytes | None, body: bytes | None
+    ) -> Posted | None:
+        """Return the result of the letter that this one repeats, if any; IdTaken if it has other content."""
+        if forgotten is not None:
+            return repeat_of_memory(message, forgotten, "id")
+        if spent is not None:
+            return repeat_of_memory(message, spent, "key")
+        if body is not None:
+            return repeat_of_letter(message, body, "id")
+        if message.key is not None:
+            same_key = (fold(message.sender), message.sender, message.key)
+            first: list[tuple[Any, ...]] = self._execute(BY_KEY, same_key).fetchall()
+            if first:
+                return repeat_of_letter(message, first[0][2], "key")
+        return None
 
     def _places(self, names: Sequence[str]) -> tuple[list[int], tuple[str, ...]]:
         """Return the ids of these mailboxes, and the names of those whose agent is unknown."""
