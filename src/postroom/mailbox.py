@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .core.compose import Draft
     from .core.messages import Receipt
     from .core.verb import Runs
-    from .core.work import Settled
+    from .core.work import Claimed, Settled
     from .keywords import Body, Fields, Filters, RequestFields, To, Wanted, When
     from .model.agent import Agent
     from .model.alert import Later, Rung
@@ -90,7 +90,8 @@ class Mailbox(Reader):
             **fields: further fields of the letter, such as subject, priority, kind, cc, at, expires, key and data;
                 see `keywords.Fields`
         """
-        return self._perform(messages.Send, to=to, body=body, **compose.letter_fields(fields))
+        more = compose.letter_fields(fields) if fields else fields
+        return perform(self.core, self.principal, messages.Send(agent_id=self.name, to=to, body=body, **more))
 
     def send_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
         """Send several letters in one commit: all or none.
@@ -332,9 +333,9 @@ class Mailbox(Reader):
             **filters: only letters with these properties: kinds, min_priority, sender, thread, thread_tag, tag,
                 scope, since
         """
-        from .core import work as core_work
+        from .core.work import Claim
 
-        def taken(claimed: core_work.Claimed) -> Work | Batch | None:
+        def taken(claimed: Claimed) -> Work | Batch | None:
             if count is None:
                 return Work(self, claimed.letters[0]) if claimed.letters else None
             return Batch(self, [Work(self, found) for found in claimed.letters])
@@ -347,7 +348,7 @@ class Mailbox(Reader):
             "timeout": timeout,
             **filters,
         }
-        return self.room._wait(request(core_work.Claim, params), taken)
+        return self.room._wait(request(Claim, params), taken)
 
     def work(
         self,
@@ -454,9 +455,9 @@ class Mailbox(Reader):
             letters: letters of this mailbox
             archive: False: they are kept out of the archive
         """
-        from .core import work as core_work
+        from .core.work import Ack
 
-        self._settle(core_work.Ack, letters, keep=not archive)
+        self._settle(Ack, letters, keep=not archive)
 
     def ack_and_send(
         self, letters: Sequence[Letter], drafts: Sequence[Draft], *, archive: bool = True

@@ -199,12 +199,13 @@ def _with_task_index(core: Core, writes: Sequence[Write] | Plan, step: Step | No
     return task_index.with_index(core, writes() if callable(writes) else writes, step)
 
 
-def prepare_authorised(
+def prepare_authorised(  # noqa: C901, PLR0912 - one list of checks, in order
     core: Core, principal: Principal, draft: Draft, now: datetime, batch: AnswerRates | None = None
 ) -> Post:
     """Check a draft and return the post that commits it.
 
-    `batch` holds the letters that are sent with it. A temporary error carries the key with which to try again.
+    Everything is checked that does not need the commit lock, in the order in which errors are most useful. `batch`
+    holds the letters that are sent with it. A temporary error carries the key with which to try again.
     """
     try:
         if draft.to is None:
@@ -212,63 +213,65 @@ def prepare_authorised(
                 hint = "an agent's name, a list of names, or in_reply_to for the sender of that letter"
                 raise Invalid("no recipient is named", field="to", hint=hint)
             draft = _answer(core, draft, draft.in_reply_to, draft.body, "in_reply_to")
-        return _checked_post(core, principal, draft, now, batch)
+        message = compose(core, draft, now)
+        if principal.token is not None and principal.agent is not None:
+            # A token proves who wrote it. Readers see that as the verified origin (G8, G12).
+            message = vouched(core.store, replace(message, proven=True))
+        # Automatic mail causes no bounce and no answer, so an agent must not pass its own mail for it (G11).
+        if message.kind in AUTOMATIC:
+            raise Invalid(f"only Postroom itself writes a {message.kind!r}", field="kind")
+        routes = core.limits.federation_strategy != "table"
+        for recipient in message.recipients:
+            if AT in recipient.address:
+                routes = True
+                message = outbox.normalize_recipients(core, core_peers.all_peers(core), message)
+                break
+        # A repeated key returns the first letter. It comes before all checks that may have changed since: expiry,
+        # members of a scope, hops, rates.
+        earlier = None if message.key is None else _first_derived_fields(core, message.sender, message.key)
+        if earlier is not None:
+            return _repeat(core, message, earlier, draft)
+        if message.expires_at is not None:
+            check_expiry(message.expires_at, now)
+        named: list[tuple[str, RecipientKind]] = []
+        members: list[str] = []
+        scopes: list[str] = []
+        for recipient in message.recipients:
+            address = recipient.address
+            if ":" in address and is_broadcast(address):
+                scopes.append(address.removeprefix(BROADCAST))
+            else:
+                named.append((address, recipient.kind))
+                routes = routes or address.startswith(ANY)
+        if scopes or draft.exclude:
+            named, members = _with_members(core, message, draft, named, scopes)
+        if message.in_reply_to is not None:
+            message = _with_parent_fields(core, message, [name for name, _ in named] + members, draft)
+        if is_person(core, message.sender):
+            message = sign_letter(core, principal, message)  # with every field that its proof covers
+        # After the parent's thread is known: the rate counts per thread or conversation (G11). A letter that is
+        # no reply and is in no named conversation has none.
+        if message.thread_id or message.conversation_id or message.thread_tag:
+            check_answer_rate(core, message, batch)
+        due_at = None if draft.at is None else _due_at(message, draft.at, now)
+        deliveries = []
+        for name, kind in named:
+            deliveries.append(open_delivery(message, name, kind, now, due_at))
+        return Post(
+            message=message,
+            encoded=encode_within_limit(message, core.limits),
+            deliveries=tuple(deliveries),
+            copies=tuple(members),
+            quota=core.limits.inbox_quota,
+            outbox=core.limits.outbox_max_letters,
+            known_only=core.limits.unknown == "refuse",
+            admit=partial(addressing.resolve_post, core),  # called by the store inside the commit
+            routes=routes,
+        )
     except PostroomError as error:
         if error.temporary:
             error.keys = (_key_to_retry(core, draft),)
         raise
-
-
-def _checked_post(  # noqa: C901 - one list of checks, in order
-    core: Core, principal: Principal, draft: Draft, now: datetime, batch: AnswerRates | None
-) -> Post:
-    """Check everything that does not need the commit lock, in the order in which errors are most useful."""
-    message = compose(core, draft, now)
-    if principal.token is not None and principal.agent is not None:
-        # A token proves who wrote it. Readers see that as the verified origin (G8, G12).
-        message = vouched(core.store, replace(message, proven=True))
-    # Automatic mail causes no bounce and no answer, so an agent must not pass its own mail for it (G11).
-    if message.kind in AUTOMATIC:
-        raise Invalid(f"only Postroom itself writes a {message.kind!r}", field="kind")
-    must_route = core.limits.federation_strategy != "table"
-    for recipient in message.recipients:
-        if AT in recipient.address:
-            must_route = True
-            message = outbox.normalize_recipients(core, core_peers.all_peers(core), message)
-            break
-    # A repeated key returns the first letter. It comes before all checks that may have changed since: expiry,
-    # members of a scope, hops, rates.
-    earlier = None if message.key is None else _first_derived_fields(core, message.sender, message.key)
-    if earlier is not None:
-        return _repeat(core, message, earlier, draft)
-    if message.expires_at is not None:
-        check_expiry(message.expires_at, now)
-    first, others = _resolve_mailboxes(core, message, draft)
-    if message.in_reply_to is not None:
-        names = [name for name, _ in first] + others
-        message = _with_parent_fields(core, message, names, draft)
-    if is_person(core, message.sender):
-        message = sign_letter(core, principal, message)  # with every field that its proof covers
-    # After the parent's thread is known: the rate counts per thread or conversation (G11). A letter that is no
-    # reply and is in no named conversation has none.
-    if message.thread_id or message.conversation_id or message.thread_tag:
-        check_answer_rate(core, message, batch)
-    due_at = None if draft.at is None else _due_at(message, draft.at, now)
-    deliveries, routes = [], must_route
-    for name, kind in first:
-        deliveries.append(open_delivery(message, name, kind, now, due_at))
-        routes = routes or name.startswith(ANY)
-    return Post(
-        message=message,
-        encoded=encode_within_limit(message, core.limits),
-        deliveries=tuple(deliveries),
-        copies=tuple(others),
-        quota=core.limits.inbox_quota,
-        outbox=core.limits.outbox_max_letters,
-        known_only=core.limits.unknown == "refuse",
-        admit=partial(addressing.resolve_post, core),  # called by the store inside the commit
-        routes=routes,
-    )
 
 
 def _key_to_retry(core: Core, draft: Draft) -> str:
@@ -497,20 +500,10 @@ def _inherited(draft: Draft, parent: Message, *, is_answer: bool) -> dict[str, A
     return {name: value for name, value in had.items() if getattr(draft, name) is None}
 
 
-def _resolve_mailboxes(
-    core: Core, message: Message, draft: Draft
+def _with_members(
+    core: Core, message: Message, draft: Draft, named: list[tuple[str, RecipientKind]], scopes: list[str]
 ) -> tuple[list[tuple[str, RecipientKind]], list[str]]:
-    """Return the named mailboxes with their kind, and further mailboxes that get a copy of the first delivery."""
-    named: list[tuple[str, RecipientKind]] = []
-    scopes: list[str] = []
-    for recipient in message.recipients:
-        address = recipient.address
-        if ":" in address and is_broadcast(address):
-            scopes.append(address.removeprefix(BROADCAST))
-        else:
-            named.append((address, recipient.kind))
-    if not scopes and not draft.exclude:
-        return named, []
+    """Return the named mailboxes with their kind, and scope members, who get a copy of the first delivery."""
     if not scopes:
         raise Invalid("only a broadcast can exclude agents", field="exclude")
     human = core.limits.human
