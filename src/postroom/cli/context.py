@@ -412,8 +412,9 @@ class Context:
     def check_named_room(self) -> None:
         """Refuse a room that was named with --room and does not exist: its name is probably mistyped."""
         if "room" in self.values and self.is_new_room:
-            what = f"there is no room at {self.get('room')}"
-            raise NoInput(what, field="--room", hint="postroom send makes one")
+            raise NoInput(
+                f"there is no room at {self.get('room')}", field="--room", hint="postroom send makes one"
+            )
 
     def note_beside(self, text: str) -> None:
         """Print a note where a secret alone goes into a file or a pipe."""
@@ -429,8 +430,11 @@ class Context:
         """Refuse to go on where there is no room, however it was chosen."""
         self.check_named_room()
         if self.is_new_room:
-            what = f"there is no room at {self.settings.store.removeprefix('sqlite:')} yet"
-            raise NoInput(what, field="store", hint="postroom send makes one")
+            raise NoInput(
+                f"there is no room at {self.settings.store.removeprefix('sqlite:')} yet",
+                field="store",
+                hint="postroom send makes one",
+            )
 
     def check_folder(self) -> None:
         """Refuse to make a room named with --room in a folder that does not exist."""

@@ -392,8 +392,11 @@ def _opened(context: Context, *, needed: bool) -> Chipset:
     if "state" in context.values and not os.path.isdir(state):  # noqa: PTH112
         raise NoInput(f"there is no folder {printable(state)}", field="--state")
     if needed and not os.path.isdir(state):  # noqa: PTH112
-        hint = "postroom chipset dispatch makes one, or give --state FOLDER"
-        raise NoInput(f"there is no state folder {printable(state)}", field="--state", hint=hint)
+        raise NoInput(
+            f"there is no state folder {printable(state)}",
+            field="--state",
+            hint="postroom chipset dispatch makes one, or give --state FOLDER",
+        )
     elsewhere = "room" in context.values and ("state" in context.values or not folder)
     durable = context.settings.durability == "power"
     return Chipset(state, room=context.room if elsewhere else None, durable=durable)

@@ -478,8 +478,11 @@ def pause_of(context: Context, usual: float, slowest: float) -> float:
     """Return how long to pause between two looks, as --every wants it."""
     pause: float = context.get("every", usual)
     if not FASTEST <= pause <= slowest or not math.isfinite(pause):
-        hint = f"between {FASTEST:g} and {slowest:g} seconds"
-        raise Invalid(f"{pause:g} seconds is out of range", field="--every", hint=hint)
+        raise Invalid(
+            f"{pause:g} seconds is out of range",
+            field="--every",
+            hint=f"between {FASTEST:g} and {slowest:g} seconds",
+        )
     return pause
 
 

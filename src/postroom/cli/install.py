@@ -356,8 +356,11 @@ def _is_agreed(context: Context, question: str) -> bool:
     if "yes" in context.values:
         return True
     if context.screen.json or sys.stdin is None or not sys.stdin.isatty():
-        hint = "--yes writes without asking, --dry-run only shows"
-        raise Usage("is required where no terminal can ask you", field="--yes", hint=hint)
+        raise Usage(
+            "is required where no terminal can ask you",
+            field="--yes",
+            hint="--yes writes without asking, --dry-run only shows",
+        )
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
@@ -438,8 +441,9 @@ def run_shim(context: Context) -> Answer:
     is_dry, is_install = "dry_run" in context.values, context.name.startswith("install ")
     before, text = own_file.held(str(path), MARK), script()
     if before == "":
-        what = f"{path} is there, and Postroom did not write it"
-        raise CannotCreate(what, field="--folder", hint="choose another folder")
+        raise CannotCreate(
+            f"{path} is there, and Postroom did not write it", field="--folder", hint="choose another folder"
+        )
     outcome = own_file.outcome(before, text) if is_install else "absent" if before is None else "removed"
     try:
         if is_install and not is_dry:

@@ -304,8 +304,11 @@ def _our_address(context: Context) -> tuple[str, str]:
         )
     address = _ask(context, "links").get("address") or {}
     if not address:
-        hint = "--url wss://THIS-MACHINE:4650 --certificate FILE, or postroom serve with --http and --http-name"
-        raise Invalid("postroom serve does not know its public address", field="--url", hint=hint)
+        raise Invalid(
+            "postroom serve does not know its public address",
+            field="--url",
+            hint="--url wss://THIS-MACHINE:4650 --certificate FILE, or postroom serve with --http and --http-name",
+        )
     return address["url"], address["pin"]
 
 
@@ -595,8 +598,11 @@ def _trusted(context: Context, before: Peer) -> dict[str, Any]:
     if before.url.startswith("wss:"):
         return _pinned(certificate_at(before.url), "url")
     if before.alert:
-        hint = f"--certificate FILE, or --pin {before.alert} if that is its operator's"
-        raise Invalid("it calls us, so its certificate cannot be looked at", field="--pin", hint=hint)
+        raise Invalid(
+            "it calls us, so its certificate cannot be looked at",
+            field="--pin",
+            hint=f"--certificate FILE, or --pin {before.alert} if that is its operator's",
+        )
     return {}
 
 

@@ -49,8 +49,9 @@ def folder_for(context: Context) -> Path:
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as broken:
-        what = f"{str(folder)!a} cannot be used: {broken.strerror}"
-        raise CannotCreate(what, field="--save", hint="name a folder") from None
+        raise CannotCreate(
+            f"{str(folder)!a} cannot be used: {broken.strerror}", field="--save", hint="name a folder"
+        ) from None
     return folder
 
 

@@ -104,8 +104,11 @@ def _recipients(context: Context) -> list[Any] | None:
         if len(words) > 2:
             from shlex import quote  # noqa: PLC0415 - only for mistakes
 
-            hint = f"quote it: postroom send {quote(words[0])} {quote(' '.join(words[1:]))}"
-            raise Usage("the text is one argument", field="TEXT", hint=hint)
+            raise Usage(
+                "the text is one argument",
+                field="TEXT",
+                hint=f"quote it: postroom send {quote(words[0])} {quote(' '.join(words[1:]))}",
+            )
         context.values["body"] = words.pop()
     return [to for word in words for to in _parted(context, word)]
 

@@ -209,8 +209,11 @@ def _created(_screen: Screen, data: Mapping[str, Any]) -> str:
 def run_create_token(context: Context) -> Answer:
     """Make a token; one for an operator only where no agent was meant."""
     if context.get("as") and not context.get("agent"):
-        hint = f"--agent {context.get('as')} makes a token for that agent; without --as it is an operator's token"
-        raise Usage("names the caller, not whose token it is", field="--as", hint=hint)
+        raise Usage(
+            "names the caller, not whose token it is",
+            field="--as",
+            hint=f"--agent {context.get('as')} makes a token for that agent; without --as it is an operator's token",
+        )
     return context.answer()
 
 

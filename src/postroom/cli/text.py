@@ -45,8 +45,11 @@ def content(context: Context) -> Any:
 def check_fields(context: Context) -> None:
     """Refuse fields of a letter that the verb would take, and that are probably a mistake at a shell."""
     if "task" in context.values and "kind" not in context.values:
-        hint = "postroom tasks complete, fail, … do; a letter that only carries the note says --kind too"
-        raise Usage("a plain letter moves no task", field="--task", hint=hint)
+        raise Usage(
+            "a plain letter moves no task",
+            field="--task",
+            hint="postroom tasks complete, fail, … do; a letter that only carries the note says --kind too",
+        )
     at = context.get("at")
     again = context.values.keys() & {"key", "letter_id"}  # a retry of the same letter, whose time may be past
     if isinstance(at, datetime) and at < SystemClock().now().wall and not again:
@@ -112,13 +115,17 @@ def _read(file: BinaryIO, context: Context, field: str, most: int = 1) -> str:
     largest = context.settings.max_message_bytes * most
     raw = file.read(largest + 1)
     if len(raw) > largest:
-        hint = "send a --reference to it, or raise the setting max_message_bytes"
-        raise TooLarge(f"is over {largest} bytes", field=field, hint=hint)
+        raise TooLarge(
+            f"is over {largest} bytes",
+            field=field,
+            hint="send a --reference to it, or raise the setting max_message_bytes",
+        )
     try:
         return raw.decode().removesuffix("\n")
     except UnicodeDecodeError as broken:
-        what = f"is not UTF-8 text (byte {broken.start})"
-        raise Invalid(what, field=field, hint="enclose it with --file") from None
+        raise Invalid(
+            f"is not UTF-8 text (byte {broken.start})", field=field, hint="enclose it with --file"
+        ) from None
 
 
 # -- the editor

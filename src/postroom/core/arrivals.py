@@ -325,8 +325,11 @@ def named_mailbox(core: Core, target: Address) -> str | None:
 def _check_way(core: Core, peer: Peer, arrival: Envelope) -> None:
     sender = parse_address(arrival.message.sender, "from")
     if not same_name(sender.system, arrival.source):
-        wrong = f"{arrival.message.sender!r} is not at {arrival.source!r}"
-        raise NotAllowed(wrong, field="from", hint="agent@system, where the letter was written")
+        raise NotAllowed(
+            f"{arrival.message.sender!r} is not at {arrival.source!r}",
+            field="from",
+            hint="agent@system, where the letter was written",
+        )
     # A peer speaks for itself and for the systems it relays; anything else would be a forged sender (G8).
     if not trust.speaks_for(peer, arrival.source):
         raise NotAllowed(f"{peer.system!r} does not speak for {arrival.source!r}", field="from")

@@ -92,9 +92,11 @@ class InvitePeer(Verb, kw_only=True):
             if before is None:
                 return Peer(system=self.system, proof=token_hash(fresh))
             if before.is_dialled or before.is_mount or before.auth not in peers.TOKENS:
-                hint = f"postroom peers remove {before.system} first, or join by its invitation"
-                text = f"{before.system!r} is a peer already, and shows no token here"
-                raise Conflict(text, field="system", hint=hint)
+                raise Conflict(
+                    f"{before.system!r} is a peer already, and shows no token here",
+                    field="system",
+                    hint=f"postroom peers remove {before.system} first, or join by its invitation",
+                )
             return peers.rotated(before, fresh, core.now().wall)
 
         peer = peers.change(core, self.system, step, ours=ours)
@@ -126,8 +128,11 @@ class JoinPeer(Verb, kw_only=True):
         peers.check_peer(Peer(system=content.system, **terms), content.guest)  # before the room takes a name
         ours = peers.take_name(core, content.guest)
         if not same_name(ours, content.guest):
-            text = f"it is for {content.guest!r}, and this room is called {ours!r}"
-            raise Conflict(text, field="invitation", hint=f"over there: postroom peers invite {ours}")
+            raise Conflict(
+                f"it is for {content.guest!r}, and this room is called {ours!r}",
+                field="invitation",
+                hint=f"over there: postroom peers invite {ours}",
+            )
         before = peers.peer(core, content.system)
 
         def step(held: Peer | None) -> Peer:

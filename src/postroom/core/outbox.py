@@ -503,8 +503,11 @@ def _here(address: Address, field: RecipientKind) -> str:
         return check_address(address.agent, field)
     if address.scope:
         return check_address(BROADCAST + address.scope, field)
-    hint = f"{BROADCAST}<scope> for everybody in a scope"
-    raise Invalid(f"{format_address(address)!r} is this room itself", field=field, hint=hint)
+    raise Invalid(
+        f"{format_address(address)!r} is this room itself",
+        field=field,
+        hint=f"{BROADCAST}<scope> for everybody in a scope",
+    )
 
 
 def _sent_to(core: Core, post: Post, name: str) -> str:

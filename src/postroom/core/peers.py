@@ -202,8 +202,11 @@ def proven_peer(core: Core, system: Any, credential: Any, *, certificate: str = 
     is_right = _is_proven(core, found, credential, certificate)
     if found is None or not is_right or not found.trusted:
         # One error for unknown, untrusted and unproven: a caller learns nothing about the peers of this room.
-        text = "this system is not a peer here, or did not prove its identity"
-        raise NotAllowed(text, field="auth", hint="its operator: postroom peers add, peers trust")
+        raise NotAllowed(
+            "this system is not a peer here, or did not prove its identity",
+            field="auth",
+            hint="its operator: postroom peers add, peers trust",
+        )
     if certificate:
         check_certificate(core, found, certificate)
     # The peer has the new token, so the old one ends now.
@@ -218,9 +221,11 @@ def check_certificate(core: Core, found: Peer, fingerprint: str) -> None:
     if not found.pin or is_same_secret(found.pin, fingerprint):
         return
     _keep(core, found.system, lambda now: replace(now, alert=fingerprint))
-    text = f"the certificate of {found.system!r} has changed: it is {fingerprint}, pinned is {found.pin}"
-    hint = f"if its operator changed it: postroom peers trust {found.system}; else this is another machine"
-    raise NotAllowed(text, field="certificate", hint=hint)
+    raise NotAllowed(
+        f"the certificate of {found.system!r} has changed: it is {fingerprint}, pinned is {found.pin}",
+        field="certificate",
+        hint=f"if its operator changed it: postroom peers trust {found.system}; else this is another machine",
+    )
 
 
 def _is_proven(core: Core, found: Peer | None, credential: Any, certificate: str) -> bool:
@@ -276,9 +281,10 @@ def check_peer(peer: Peer, ours: str = "") -> Peer:
     for scope, allowed in peer.scopes.items():
         _check_permission(scope, allowed)
     if peer.auth == "mtls" and peer.pin and not (peer.is_dialled or peer.certificate):
-        hint = "postroom peers trust SYSTEM --certificate FILE"
         raise Invalid(
-            "a peer that connects to us needs its certificate here, not only a pin", field="pin", hint=hint
+            "a peer that connects to us needs its certificate here, not only a pin",
+            field="pin",
+            hint="postroom peers trust SYSTEM --certificate FILE",
         )
     return replace(peer, url=url, pin=check_pin(peer.pin, "pin") if peer.pin else "")
 
@@ -305,12 +311,18 @@ def check_url(url: Any) -> str:
         raise Invalid(f"{text!a} is not a WebSocket address", field="url", hint=hint)
     # Addresses are listed and logged; a secret in one would be, too.
     if split.username is not None or split.query or split.fragment:
-        message = "must hold only host, port and path"
-        raise Invalid(message, field="url", hint="a token is given by --token-file, never in an address")
+        raise Invalid(
+            "must hold only host, port and path",
+            field="url",
+            hint="a token is given by --token-file, never in an address",
+        )
     # Tokens and mail would cross the network in the clear.
     if split.scheme == "ws" and not is_loopback(host):
-        message = f"{host} is another machine; that needs TLS"
-        raise Invalid(message, field="url", hint="wss://, or ws:// to a tunnel that ends at 127.0.0.1")
+        raise Invalid(
+            f"{host} is another machine; that needs TLS",
+            field="url",
+            hint="wss://, or ws:// to a tunnel that ends at 127.0.0.1",
+        )
     return text if split.path else f"{text}/map"
 
 
@@ -331,8 +343,11 @@ def is_loopback(host: str) -> bool:
 
 def _check_words(peer: Peer) -> None:
     if peer.auth not in AUTHS:
-        hint = f"{', '.join(AUTHS)}; others, such as did:wba, would not be enforced"
-        raise Invalid(f"{peer.auth!a} is not a supported auth method", field="auth", hint=hint)
+        raise Invalid(
+            f"{peer.auth!a} is not a supported auth method",
+            field="auth",
+            hint=f"{', '.join(AUTHS)}; others, such as did:wba, would not be enforced",
+        )
     if peer.exposure not in EXPOSURES:
         raise Invalid(f"there is no exposure {peer.exposure!a}", field="exposure", hint=", ".join(EXPOSURES))
     if peer.token:
@@ -349,17 +364,25 @@ def _check_auth(peer: Peer, url: str) -> None:
     if peer.is_mount:
         return
     if peer.auth not in TOKENS and (peer.token or peer.proof):
-        text = f"a token has no effect while auth is {peer.auth}"
-        raise Invalid(text, field="token", hint="no token; or auth bearer or api-key")
+        raise Invalid(
+            f"a token has no effect while auth is {peer.auth}",
+            field="token",
+            hint="no token; or auth bearer or api-key",
+        )
     if peer.auth == "none" and url and not is_loopback(_split(url).hostname or ""):
-        text = "none is for a peer on this machine that cannot show a token"
-        raise Invalid(text, field="auth", hint="bearer, api-key or mtls")
+        raise Invalid(
+            "none is for a peer on this machine that cannot show a token",
+            field="auth",
+            hint="bearer, api-key or mtls",
+        )
     if peer.auth == "mtls" and url and not url.startswith("wss:"):
         raise Invalid("mtls needs TLS", field="url", hint="wss://")
     if peer.auth in TOKENS and url and not peer.token:
-        text = "no token is set to show to this peer"
-        hint = "--token-file FILE, or - for standard input: the token that postroom peers add printed there"
-        raise Invalid(text, field="token", hint=hint)
+        raise Invalid(
+            "no token is set to show to this peer",
+            field="token",
+            hint="--token-file FILE, or - for standard input: the token that postroom peers add printed there",
+        )
 
 
 def _check_exposure(peer: Peer) -> None:
@@ -368,8 +391,11 @@ def _check_exposure(peer: Peer) -> None:
     if peer.exposure == "tagged" and not peer.tags:
         raise Invalid("tagged needs a tag", field="tag", hint="--tag NAME; a scope counts as one")
     if peer.tags and peer.exposure != "tagged":
-        hint = "--exposure tagged, or no tags"
-        raise Invalid(f"tags have no effect while exposure is {peer.exposure}", field="tag", hint=hint)
+        raise Invalid(
+            f"tags have no effect while exposure is {peer.exposure}",
+            field="tag",
+            hint="--exposure tagged, or no tags",
+        )
 
 
 def _check_permission(scope: str, allowed: tuple[str, ...]) -> None:
@@ -408,13 +434,19 @@ class Mount(Verb, kw_only=True):
         _check_place(place, self.room)
         for other in all_peers(core).values():
             if other.place and _same(other.place, place) and other.system.lower() != system.lower():
-                hint = f"postroom unmount {other.system}"
-                raise NameTaken(f"{place} is mounted as {other.system!r}", field="place", hint=hint)
+                raise NameTaken(
+                    f"{place} is mounted as {other.system!r}",
+                    field="place",
+                    hint=f"postroom unmount {other.system}",
+                )
 
         def step(before: Peer | None) -> Peer:
             if before is not None and not before.place:
-                hint = f"another name, or postroom peers remove {system}"
-                raise Conflict(f"{system!r} is a peer, not a mounted folder", field="as", hint=hint)
+                raise Conflict(
+                    f"{system!r} is a peer, not a mounted folder",
+                    field="as",
+                    hint=f"another name, or postroom peers remove {system}",
+                )
             kept = before or Peer(system=system, auth="none", is_mount=True, relays_to=True)
             return replace(kept, place=place, exposure=self.exposure, tags=())
 
@@ -429,8 +461,11 @@ class Unmount(Verb, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> Peer:
         if not known_peer(core, self.system).place:
-            hint = f"postroom peers remove {self.system}"
-            raise Missing(f"{self.system!r} is not a mounted folder", field="system", hint=hint)
+            raise Missing(
+                f"{self.system!r} is not a mounted folder",
+                field="system",
+                hint=f"postroom peers remove {self.system}",
+            )
         return RemovePeer(system=self.system).run(core, principal)
 
 

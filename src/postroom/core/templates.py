@@ -128,12 +128,16 @@ def _check_values(template: Template, values: Any) -> dict[str, str]:
     places = set(template.places)
     for name in mapping:
         if name not in places:
-            hint = f"its places: {', '.join(sorted(places)) or 'none'}"
-            raise Invalid(f"{template.name!r} has no place {name!a}"[:200], field="values", hint=hint)
+            raise Invalid(
+                f"{template.name!r} has no place {name!a}"[:200],
+                field="values",
+                hint=f"its places: {', '.join(sorted(places)) or 'none'}",
+            )
     missing = sorted(places - set(mapping))
     if missing:
-        hint = f"{template.name!r} needs {', '.join(missing)}"
-        raise Invalid("is missing", field=f"values.{missing[0]}", hint=hint)
+        raise Invalid(
+            "is missing", field=f"values.{missing[0]}", hint=f"{template.name!r} needs {', '.join(missing)}"
+        )
     return {name: _as_text(value, f"values.{name}") for name, value in mapping.items()}
 
 

@@ -180,9 +180,11 @@ def effective_principal(core: Core, principal: Principal, named: str | None = No
         return _ANONYMOUS
     if _is_sealed(core, name, set(map(fold, sealed_names))):
         channels = "the action `authenticate`, `auth` in map/connect, a header"
-        hint = f"present it: {channels}, or POSTROOM_AUTH_TOKEN for postroom mcp and hooks"
-        problem = f"{name!r} or an agent above it has a token, and without it nobody acts as {name!r}"
-        raise NotAllowed(problem, field="agent_id", hint=hint)
+        raise NotAllowed(
+            f"{name!r} or an agent above it has a token, and without it nobody acts as {name!r}",
+            field="agent_id",
+            hint=f"present it: {channels}, or POSTROOM_AUTH_TOKEN for postroom mcp and hooks",
+        )
     return principal if principal.agent is not None else Principal(principal.name, agent=name)
 
 
@@ -252,10 +254,16 @@ def _check_scopes(agent: str | None, scopes: Sequence[str] | None) -> tuple[str,
         return (OPERATOR,)
     chosen = tuple(dict.fromkeys(as_list(scopes, "scope"))) if scopes else SCOPES
     if OPERATOR in chosen:
-        text = f"{OPERATOR} is for tokens without an agent"
-        raise Invalid(text, field="scope", hint=f"leave --agent out, or choose of {', '.join(SCOPES)}")
+        raise Invalid(
+            f"{OPERATOR} is for tokens without an agent",
+            field="scope",
+            hint=f"leave --agent out, or choose of {', '.join(SCOPES)}",
+        )
     wrong = [scope for scope in chosen if scope not in SCOPES]
     if wrong:
-        hint = f"{', '.join(SCOPES)}; or {OPERATOR}, without an agent"
-        raise Invalid(f"there is no scope {wrong[0]!a}", field="scope", hint=hint)
+        raise Invalid(
+            f"there is no scope {wrong[0]!a}",
+            field="scope",
+            hint=f"{', '.join(SCOPES)}; or {OPERATOR}, without an agent",
+        )
     return chosen

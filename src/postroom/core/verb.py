@@ -369,8 +369,9 @@ def parse_time(text: str, field: str) -> datetime:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        hint = "a time such as 2026-01-31T12:00:00Z, or seconds from now"
-        raise Invalid(f"{text!a} is not a time", field=field, hint=hint) from None
+        raise Invalid(
+            f"{text!a} is not a time", field=field, hint="a time such as 2026-01-31T12:00:00Z, or seconds from now"
+        ) from None
     if time.tzinfo is None:
         raise Invalid("does not say in which time zone", field=field, hint="end it with Z for UTC")
     return time
