@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
         def key_for(self, core: Core, person: str) -> PersonKey:
             """Return the key as this room knows it, or raise NotAllowed: it is no key of this person here."""
-            ...
 
         def sign(self, content: bytes) -> str: ...
 

@@ -72,15 +72,12 @@ class Access(Protocol):
     @property
     def room_address(self) -> str:
         """The room's address, written so that it means the same in every working folder."""
-        ...
 
     def choose(self, agent: str, room: str = "") -> None:
         """Use the mailbox of this agent, in the room at this address where one is passed."""
-        ...
 
     def warn(self, text: str) -> None:
         """Print a line on standard error."""
-        ...
 
 
 class MailSource(Protocol):
@@ -89,39 +86,32 @@ class MailSource(Protocol):
     def register(self, name: str, program: str) -> None: ...
     def stay(self) -> None:
         """Record that the agent's session is there."""
-        ...
 
     def waiting(self) -> tuple[list[ShownLetter], int]:
         """Return some unread letters, the most urgent first, and the number of all."""
-        ...
 
     def seen(self) -> tuple[list[ShownLetter], int]:
         """Return some letters that were read and not acknowledged, and the number of all."""
-        ...
 
     def orders(self, since: float, nonce: str, *, only_new: bool) -> str:
         """Return the text about the agent's hook and nudge slot in a chipset; empty if there is nothing.
 
         With `only_new`, only what came after `since`.
         """
-        ...
 
     def asks(self) -> bool:
         """Return whether an unread letter needs action now: it is urgent or of high priority, or it is a task, a
         question about one, or an escalation whose next step is this agent's.
         """
-        ...
 
     def show(self, count: int, host: str, event: str) -> None:
         """Record that the first `count` of the letters that `waiting` returned were put before a model."""
-        ...
 
     def begin_alerts(self, channel: str, left: int) -> None:
         """Alert the session from now on.
 
         The `left` letters of which it was shown only the number count as alerted, unless more have come since.
         """
-        ...
 
     def leave(self) -> None: ...
 

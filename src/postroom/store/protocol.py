@@ -143,15 +143,12 @@ class Watch(Protocol):
     def add(self, mailbox: str) -> None: ...
     def wait(self, timeout: float) -> bool:
         """Block until a signal comes or the time is up."""
-        ...
 
     def fileno(self) -> int:
         """Return a descriptor that becomes readable when a signal comes, or -1: then poll `notified`."""
-        ...
 
     def notified(self) -> set[str]:
         """Return the mailboxes signalled since the last call, without blocking."""
-        ...
 
     def close(self) -> None: ...
 
@@ -169,14 +166,12 @@ class Store(Protocol):
 
         An empty list writes nothing: it returns once everything that was visible before is on stable storage.
         """
-        ...
 
     def batch(self) -> AbstractContextManager[None]:
         """Make all commits of this thread durable together at the end of the block; no answer may leave before.
 
         If that fails, the end of the block raises StoreFailing.
         """
-        ...
 
     def get(self, ids: Sequence[str]) -> dict[str, Letter]: ...
     def find(self, query: Query) -> list[Found]: ...
@@ -198,7 +193,6 @@ class Store(Protocol):
         `sender`; for a mailbox at another system that is the quota of the outbox for that system. These counts are
         kept, so the cost does not depend on how many letters wait.
         """
-        ...
 
     def letters(self, query: LetterQuery) -> list[Letter]: ...
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
@@ -206,7 +200,6 @@ class Store(Protocol):
 
         Every letter committed before is found, even if the text index lags behind.
         """
-        ...
 
     def overdue(
         self, moment: Moment, mailboxes: Sequence[str] | None, limit: int, *, ahead: float = 0.0
@@ -215,7 +208,6 @@ class Store(Protocol):
 
         With `ahead`, also return when the next one will be, if that is at most so many seconds away.
         """
-        ...
 
     def records(
         self, kind: str, key: str | None = None, *, prefix: bool = False, values: bool = True
@@ -224,44 +216,36 @@ class Store(Protocol):
 
         With `prefix`, of every kind that begins like this. Without `values`, every value is None.
         """
-        ...
 
     def quarantined(self) -> list[str]:
         """Return the ids of letters that were found damaged and moved out of the way."""
-        ...
 
     def names(self, name: str | None = None) -> list[Name]:
         """Return every name that was written to, wrote or registered; or the one that `name` means here.
 
         A name means the mailbox with this name or former name, however it is spelt.
         """
-        ...
 
     def changes(self, since: Cursor, limit: int) -> tuple[list[Change], Cursor]:
         """Return the changes after `since` and the next cursor; Resync when they are no longer complete."""
-        ...
 
     def cursor(self) -> Cursor:
         """Return the cursor of the latest change."""
-        ...
 
     def trim(self, keep: int | None = None) -> Trimmed:
         """Drop all but the newest `keep` changes (at least one; None: drop none), and fill the text index.
 
         Cursors older than the changes that are left need a resync.
         """
-        ...
 
     def watch(self, mailboxes: Sequence[str]) -> Watch: ...
     def close(self) -> None: ...
 
     def examine(self, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:
         """Check the store and yield findings. With `repair`, mend what is safe to mend."""
-        ...
 
     def backup(self, path: Path, *, overwrite: bool, progress: Progress) -> int:
         """Write a consistent copy into a file of its own, and return how many letters it holds."""
-        ...
 
 
 def must_last(write: Write) -> bool:

@@ -35,15 +35,12 @@ class Piece(Protocol):
 
     def ours(self, text: str) -> list[Any]:
         """Return our part as it is, in values that can be compared; an empty list if it is not there."""
-        ...
 
     def added(self, text: str) -> str:
         """Return the text with our part, complete and up to date."""
-        ...
 
     def without(self, text: str) -> str:
         """Return the text without our part, even if others changed it."""
-        ...
 
 
 class OwnFile:

@@ -92,27 +92,21 @@ class CommitHook(Protocol):
 
     def prepare(self, writes: Sequence[Write]) -> None:
         """Called in the transaction, before anything is written."""
-        ...
 
     def carry_out(self, writes: Sequence[Write], posted: Sequence[Posted]) -> None:
         """Called in the transaction, after the writes."""
-        ...
 
     def undo(self) -> None:
         """Called after the transaction was rolled back."""
-        ...
 
     def doubt(self) -> None:
         """Called when it is unknown whether the transaction was committed or rolled back."""
-        ...
 
     def settle(self) -> None:
         """Called after the transaction was committed, still under the lock."""
-        ...
 
     def make_safe(self) -> None:
         """Called after the lock was left, before anyone is notified."""
-        ...
 
 
 class Connection:
