@@ -84,7 +84,7 @@ def test_one_that_is_off_is_on_again_when_a_test_gets_through(shell: Shell) -> N
     with Receiver() as receiver:
         id, _ = added(shell, receiver.url("127.0.0.1"), "--allow-private")
         with shell.room() as room:
-            perform(room.core, OWNER, webhooks.SwitchOff(id=id, note="it answered 410 Gone"))
+            perform(room.core, OWNER, webhooks.SwitchWebhook(id=id, off="it answered 410 Gone"))
         assert "it answered 410 Gone" in shell.run("webhook", "list").out
         receiver.answers.append(Answer(410))
         assert 75 == shell.run("webhook", "test", id).code

@@ -118,8 +118,7 @@ IN_THE_ROOM: dict[str, list[Callable[[Room], object]]] = {
             room.core, room.principal, webhooks.AddWebhook(url="https://hooks.example/", mailbox="ann")
         ),
         lambda room: perform(room.core, room.principal, webhooks.RotateWebhook(id="x")),
-        lambda room: perform(room.core, room.principal, webhooks.SwitchOff(id="x", note="gone")),
-        lambda room: perform(room.core, room.principal, webhooks.SwitchOn(id="x")),
+        lambda room: perform(room.core, room.principal, webhooks.SwitchWebhook(id="x", off="gone")),
         lambda room: perform(room.core, room.principal, webhooks.RemoveWebhook(id="x")),
     ],
     "people": [lambda room: perform(room.core, room.principal, ListPeople())],

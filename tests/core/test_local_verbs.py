@@ -40,8 +40,7 @@ LOCAL_VERBS: list[type[Verb]] = [
     webhooks.GetWebhook,
     webhooks.RemoveWebhook,
     webhooks.RotateWebhook,
-    webhooks.SwitchOff,
-    webhooks.SwitchOn,
+    webhooks.SwitchWebhook,
 ]
 
 

@@ -78,12 +78,12 @@ def test_a_secret_that_leaked_ends_when_it_is_rotated_twice(room: Room, clock: F
 
 def test_one_that_is_off_says_since_when_and_why_until_it_is_on_again(room: Room, clock: FakeClock) -> None:
     one, since = made(room), clock.wall
-    perform(room.core, OWNER, webhooks.SwitchOff(id=one.id, note="it answered 410 Gone"))
+    perform(room.core, OWNER, webhooks.SwitchWebhook(id=one.id, off="it answered 410 Gone"))
     clock.advance(60)
-    perform(room.core, OWNER, webhooks.SwitchOff(id=one.id, note="again"))
+    perform(room.core, OWNER, webhooks.SwitchWebhook(id=one.id, off="again"))
     off = perform(room.core, OWNER, webhooks.GetWebhook(id=one.id))
     assert (False, since, "it answered 410 Gone") == (off.is_on, off.off_at, off.note)
-    on = perform(room.core, OWNER, webhooks.SwitchOn(id=one.id))
+    on = perform(room.core, OWNER, webhooks.SwitchWebhook(id=one.id))
     assert (True, "") == (on.is_on, on.note)
 
 
@@ -106,7 +106,7 @@ def test_what_is_removed_is_gone(room: Room) -> None:
     one = made(room)
     perform(room.core, OWNER, webhooks.RemoveWebhook(id=one.id))
     assert [] == perform(room.core, OWNER, webhooks.ListWebhooks())
-    for call in (webhooks.GetWebhook, webhooks.RemoveWebhook, webhooks.RotateWebhook, webhooks.SwitchOn):
+    for call in (webhooks.GetWebhook, webhooks.RemoveWebhook, webhooks.RotateWebhook, webhooks.SwitchWebhook):
         for id in (one.id, "", "../x", "x" * 99):
             request: Verb = call(id=id)
             with pytest.raises(Missing) as missing:
@@ -142,8 +142,8 @@ def test_only_an_operator_says_who_is_called(room: Room) -> None:
         lambda: perform(core, agent, webhooks.ListWebhooks()),
         lambda: perform(core, agent, webhooks.GetWebhook(id=one.id)),
         lambda: perform(core, agent, webhooks.RotateWebhook(id=one.id)),
-        lambda: perform(core, agent, webhooks.SwitchOn(id=one.id)),
-        lambda: perform(core, agent, webhooks.SwitchOff(id=one.id, note="x")),
+        lambda: perform(core, agent, webhooks.SwitchWebhook(id=one.id)),
+        lambda: perform(core, agent, webhooks.SwitchWebhook(id=one.id, off="x")),
         lambda: perform(core, agent, webhooks.RemoveWebhook(id=one.id)),
     ):
         with pytest.raises(NotAllowed):

@@ -150,8 +150,9 @@ def test_one_that_says_that_it_is_gone_is_off_until_it_answers_a_test(
         post(room, "one")
         until(lambda: not perform(room.core, OWNER, webhooks.GetWebhook(id=webhook.id)).is_on)
         assert "410" in perform(room.core, OWNER, webhooks.GetWebhook(id=webhook.id)).note
+        until(lambda: f"webhook {webhook.id} is off" in daemon.log())
         post(room, "two")
-        perform(room.core, OWNER, webhooks.SwitchOn(id=webhook.id))  # as a test does that gets through
+        perform(room.core, OWNER, webhooks.SwitchWebhook(id=webhook.id))  # as a test does that gets through
         until(
             lambda: (
                 {"one", "two"} <= {one["subject"] for call in receiver.calls[1:] for one in call.json["letters"]}

@@ -426,7 +426,7 @@ def run_webhook_test(context: Context) -> Answer:
     outcome = asyncio.run(_tried(context.room, webhook))
     seconds = time.perf_counter() - began
     if outcome.is_rung and not webhook.is_on:
-        webhook = context.perform(webhooks.SwitchOn)
+        webhook = context.perform(webhooks.SwitchWebhook)
     data = {
         "webhook": plain(webhook),
         "rung": outcome.is_rung,

@@ -117,26 +117,18 @@ class RotateWebhook(Verb, kw_only=True):
         )
 
 
-@verb("switch_webhook_off", Webhook, under="webhook", action="webhooks", local=True)
-class SwitchOff(Verb, kw_only=True):
-    """Stop calling a webhook."""
+@verb("switch_webhook", Webhook, under="webhook", action="webhooks", local=True)
+class SwitchWebhook(Verb, kw_only=True):
+    """Stop calling a webhook, and note why; or call it again."""
 
     id: Annotated[str, "the webhook's id"]
-    note: Annotated[str, "why"]
+    off: Annotated[str, "why it is not called any more; empty: it is called again"] = ""
 
     def run(self, core: Core, _principal: Principal) -> Webhook:
-        at, why = core.now().wall, check_line(self.note[:_LONGEST_NOTE], "note", _LONGEST_NOTE)
+        at, why = core.now().wall, check_line(self.off[:_LONGEST_NOTE], "off", _LONGEST_NOTE)
+        if not why:
+            return _change(core, self.id, lambda now: replace(now, off_at=None, note=""))
         return _change(core, self.id, lambda now: replace(now, off_at=now.off_at or at, note=now.note or why))
-
-
-@verb("switch_webhook_on", Webhook, under="webhook", action="webhooks", local=True)
-class SwitchOn(Verb, kw_only=True):
-    """Call a webhook again."""
-
-    id: Annotated[str, "the webhook's id"]
-
-    def run(self, core: Core, _principal: Principal) -> Webhook:
-        return _change(core, self.id, lambda now: replace(now, off_at=None, note=""))
 
 
 @verb("remove_webhook", Webhook, under="webhook", action="webhooks", local=True)

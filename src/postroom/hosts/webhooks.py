@@ -349,8 +349,8 @@ class WebhookWorker:
     async def _switch_off(self, outcome: Outcome) -> None:
         id = self.webhook.id
         with suppress(Missing):  # it was removed meanwhile
-            off = webhooks.SwitchOff(id=id, note=outcome.problem)
-            self.webhook = (await self._executor.run_slow(partial(perform, self.core, OWNER, off))).webhook
+            off = webhooks.SwitchWebhook(id=id, off=outcome.problem)
+            self.webhook = await self._executor.run_slow(partial(perform, self.core, OWNER, off))
             log.warning(
                 "webhook %s is off: %s; if that is over: postroom webhooks test %s", id, outcome.problem, id
             )
