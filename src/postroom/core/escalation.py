@@ -124,8 +124,7 @@ class ListEscalations(MailboxVerb, kw_only=True):
         kinds = (OPEN_ESCALATION,) if self.open_only else (OPEN_ESCALATION, CLOSED_ESCALATION)
         found = [one for kind in kinds for one in values_of(core, kind, Escalation).values()]
         seen = [current(core, one) for one in found if not self.agent_id or _concerns(one, self.agent_id)]
-        if not seen and self.agent_id:
-            inbox.check_spelling(core, self.agent_id)
+        inbox.check_spelling(core, self.mailbox, seen)
         shown = [one for one in seen if one.status == "open" or not self.open_only]
         return sorted(shown, key=lambda one: (one.opened_at, one.id))[:most]
 

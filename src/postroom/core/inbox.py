@@ -156,8 +156,7 @@ class Counts(MailboxVerb, kw_only=True):
         counted = core.store.count(_inbox_query(self.agent_id, moment, unread_only=True))
         by_name = {priority.name.lower(): number for priority, number in counted.items()}
         total = sum(counted.values())
-        if not total:
-            check_spelling(core, self.agent_id)
+        check_spelling(core, self.agent_id, total)
         return Counted(self.agent_id, **by_name, total=total)
 
 
@@ -185,13 +184,13 @@ class Digest(MailboxVerb, kw_only=True):
         )
 
 
-def check_spelling(core: Core, mailbox: str) -> None:
-    """Raise an error if the room knows this mailbox under another spelling or a newer name.
+def check_spelling(core: Core, mailbox: str | None, found: object = None) -> None:
+    """Raise an error if nothing was found, and the room knows this mailbox by another spelling or a newer name.
 
-    Called where nothing was found, so that a misspelt name is not taken for an empty mailbox.
+    So a misspelt name is not taken for an empty mailbox.
     """
-    held = spelling_of(core.store, mailbox)
-    if held is not None and held != mailbox:
+    held = None if found or mailbox is None else spelling_of(core.store, mailbox)
+    if held is not None and mailbox is not None and held != mailbox:
         if fold(held) != fold(mailbox) or held == names.current_name(core, mailbox):
             raise names.renamed_error(mailbox, held, "mailbox")
         raise look_alike(mailbox, held, "mailbox")

@@ -56,8 +56,7 @@ class Search(MailboxVerb, kw_only=True):
         # The store filters by mailbox in the same query, so a match in other mail never shows, not even in a
         # count (G8).
         letters = core.store.search(_with_former_names(core, wanted, mailbox), mailbox, looked_at)
-        if not letters and mailbox is not None:
-            check_spelling(core, mailbox)
+        check_spelling(core, mailbox, letters)
         found = [seen_by(core, letter.message, mailbox) for letter in letters]
         return Messages(by_relevance(found, wanted)[:most] if self.ranked else found)
 

@@ -204,8 +204,7 @@ class GetTrace(MailboxVerb, kw_only=True):
 
     def run(self, core: Core, _principal: Principal) -> Trace:
         mailbox = self.mailbox
-        if mailbox is not None:
-            check_spelling(core, mailbox)
+        check_spelling(core, mailbox)
         letter = core.store.get((check_id(self.id, "id"),)).get(self.id)
         if letter is None:
             raise _unknown(core, mailbox, self.id)

@@ -241,8 +241,7 @@ class ListTasks(MailboxVerb, kw_only=True):
         mailbox = self.agent_id
         deliveries.apply_timers(core, core.now(), (mailbox,))
         found = [task for task in known_tasks(core, mailbox) if ROLES[self.role] & set(task.roles_of(mailbox))]
-        if not found:
-            inbox.check_spelling(core, mailbox)
+        inbox.check_spelling(core, mailbox, found)
         return found
 
 

@@ -181,8 +181,7 @@ def _scope(scope: str | None) -> str | None:
 
 def _visible(core: Core, mailbox: str | None, query: LetterQuery) -> list[Message]:
     letters = core.store.letters(query)
-    if not letters and mailbox is not None:
-        check_spelling(core, mailbox)
+    check_spelling(core, mailbox, letters)
     return [seen_by(core, letter.message, mailbox) for letter in letters]
 
 
@@ -193,8 +192,7 @@ def _folded(
 
     As far as this mailbox may see them: counts must not reveal others (G8).
     """
-    if not queries and mailbox is not None:
-        check_spelling(core, mailbox)
+    check_spelling(core, mailbox, queries)
     found = []
     for query in queries:
         newest = _visible(core, mailbox, replace(query, order="newest", limit=MOST_FOLDED))
