@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..environment import Uninterrupted, environment, own_room, project_room, variable
 from ..errors import PostroomError
 from .answer import Answer
 from .command import Option, command, command_of, command_of_verb, with_common, words_of_verbs
-from .parse import split
+from .parse import Call, read_options, split
 from .table import COMMANDS, HIDDEN, below
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..mailbox import Mailbox
     from ..room import Room
-    from .parse import Call
 
 
 FILES = "\t"  # alone on a line: the shell completes files itself
@@ -90,62 +90,53 @@ def candidates(words: Sequence[str]) -> list[str]:
     declared = with_common(known.options if known else ())
     options = {spelt: option for option in declared for spelt in option.names}
     awaited = options.get(before[-1]) if before else None
-    if awaited is not None and awaited.kind != "flag":
-        return _values(awaited, last, words)
+    awaits = awaited is not None and awaited.kind != "flag"
+    call, args = Call(known, typed), list[str]()
+    with suppress(PostroomError):  # a wrong value, which the command reports
+        args = read_options(rest[:-1] if awaits else rest, declared, call)
+    if awaited is not None and awaits:
+        return _values(awaited, last, call)
     spelt, equals, value = last.partition("=")
     if equals and spelt in options:
-        found = _values(options[spelt], value, words)
+        found = _values(options[spelt], value, call)
         return found if found == [FILES] else [f"{spelt}={one}" for one in found]
     if last.startswith("-"):
         return _starting(last, sorted(spelt for spelt in options if spelt.startswith("--")))
     places = [option for option in declared if option.is_place]
-    filled = _count_places(rest, options)
-    place = places[min(filled, len(places) - 1)] if places else None
-    found = _values(place, last, words) if place and (filled < len(places) or place.many) else []
-    return found if found == [FILES] else [*(_starting(last, below(name)) if name and not filled else ()), *found]
+    place = places[min(len(args), len(places) - 1)] if places else None
+    found = _values(place, last, call) if place and (len(args) < len(places) or place.many) else []
+    return found if found == [FILES] else [*(_starting(last, below(name)) if name and not args else ()), *found]
 
 
 def _first_words() -> list[str]:
     return list(dict.fromkeys(name.partition(" ")[0] for name in COMMANDS if name not in HIDDEN))
 
 
-def _count_places(words: Sequence[str], options: dict[str, Option]) -> int:
-    count, at = 0, 0
-    while at < len(words):
-        option = options.get(words[at])
-        if option is not None:
-            at += 1 if option.kind == "flag" else 2
-            continue
-        count += not words[at].startswith("-")
-        at += 1
-    return count
-
-
-def _values(option: Option, last: str, words: Sequence[str]) -> list[str]:
+def _values(option: Option, last: str, call: Call) -> list[str]:
     if option.choices:
         return _starting(last, option.choices)
     if option.complete == "files":
         return [FILES]
     if option.complete == "commands":
         return _starting(last, [*_first_words(), "all", "options", "verbs"])
-    return _starting(last, _from_room(option.complete, words)) if option.complete else []
+    return _starting(last, _from_room(option.complete, last, call.values)) if option.complete else []
 
 
-def _from_room(what: str, words: Sequence[str]) -> list[str]:
+def _from_room(what: str, last: str, values: Mapping[str, Any]) -> list[str]:
     """Return names and ids from the room; a room that does not exist is not made."""
     with Uninterrupted():
         from ..room import open as open_room  # noqa: PLC0415 - only here
         from ..store.address import is_there  # noqa: PLC0415
 
-    address = _after("--room", words) or _after("--store", words) or variable("POSTROOM_STORE")
+    address = values.get("room") or variable("POSTROOM_STORE")
     address = address or f"sqlite:{project_room() or own_room(environment())}"
-    me = _after("--as", words) or variable("POSTROOM_AGENT")
+    me = values.get("as") or variable("POSTROOM_AGENT")
     try:
         if is_there(address) is not True:
             return []
         with open_room(address) as room:
             if what in _OF_A_ROOM:
-                return list(_OF_A_ROOM[what](room, words[-1]))
+                return list(_OF_A_ROOM[what](room, last))
             return [one.id for one in _OF_A_MAILBOX[what](room.mailbox(me))] if me else []
     except PostroomError:
         return []
@@ -186,15 +177,6 @@ _OF_A_MAILBOX: dict[str, Callable[[Mailbox], Iterable[Any]]] = {
     "sent": lambda box: box.search(f"from:{box.name}", limit=MOST),
     "tasks": lambda box: box.tasks(limit=MOST),
 }
-
-
-def _after(option: str, words: Sequence[str]) -> str:
-    for at, word in enumerate(words[:-1]):
-        if word == option:
-            return words[at + 1]
-        if word.startswith(f"{option}="):
-            return word.partition("=")[2]
-    return ""
 
 
 def _starting(last: str, known: Iterable[str]) -> list[str]:

@@ -165,7 +165,7 @@ def parse(words: Sequence[str]) -> Call:
             raise Usage(f"there is no command {typed!a}", field="command", hint=hint or "postroom help all")
     call = Call(command, typed)
     options = with_common(command.options if command else ())
-    args = _read(rest, options, call)
+    args = read_options(rest, options, call)
     if "help" not in call.values:
         _fill([option for option in options if option.is_place], args, call)
     return call
@@ -195,14 +195,14 @@ def _group(name: str, rest: list[str]) -> Call:
     following = below(name)
     if {"-h", "--help"} & set(rest):
         call = Call(None, name)
-        _read([word for word in rest if word in {"-h", "--help", "--json"}], EVERYWHERE, call)
+        read_options([word for word in rest if word in {"-h", "--help", "--json"}], EVERYWHERE, call)
         return call
     if rest and not rest[0].startswith("-"):
         raise _no_subcommand(name, rest[0], following)
     raise Usage(f"which one? {', '.join(following)}", field=name, hint=f"postroom help {name}")
 
 
-def _read(words: list[str], options: Sequence[Option], call: Call) -> list[str]:
+def read_options(words: list[str], options: Sequence[Option], call: Call) -> list[str]:
     """Put options into the call and return the other words, which are arguments."""
     known = {name: option for option in options if not option.is_place for name in option.names}
     args: list[str] = []

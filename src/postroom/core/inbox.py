@@ -30,7 +30,7 @@ from .validation import as_list, check_count, check_limit
 from .verb import LONGEST_WAIT, MailboxVerb, PriorityWord, Verb, checked_mailbox, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..model.query import Moment
     from .authorize import Principal
@@ -55,25 +55,23 @@ class Filtered(MailboxVerb, kw_only=True):
 
     def narrowed(self, core: Core, query: Query, since: Any = None) -> Query:
         """Return the query narrowed to the letters asked for, whose values are checked here."""
-        fields: dict[str, Any] = {}
-        if self.kinds is not None:
-            fields["kinds"] = tuple(check_kind(kind, "kinds") for kind in as_list(self.kinds, "kinds"))
-        if self.min_priority is not None:
-            fields["min_priority"] = compose.check_priority(self.min_priority, "min_priority")
-        if self.sender is not None:
-            sender = meant(check_party(self.sender, "sender"), core.limits.human)
-            fields["sender"] = names.current_name(core, sender)
-        if self.thread is not None:
-            fields["thread"] = check_id(self.thread, "thread")
-        if self.thread_tag is not None:
-            fields["thread_tag"] = check_label(self.thread_tag, "thread_tag", 200)
-        if self.tag is not None:
-            fields["tag"] = check_label(self.tag, "tag")
-        if self.scope is not None:
-            fields["scope"] = check_scope(self.scope, "scope")
+        values = ((name, check, getattr(self, name)) for name, check in _PROPERTIES.items())
+        fields = {name: check(core, value) for name, check, value in values if value is not None}
         if since is not None:
             fields["since"] = check_time(since, "since")
         return replace(query, **fields) if fields else query
+
+
+# How the value of each property is checked.
+_PROPERTIES: dict[str, Callable[[Core, Any], Any]] = {
+    "kinds": lambda _, kinds: tuple(check_kind(kind, "kinds") for kind in as_list(kinds, "kinds")),
+    "min_priority": lambda _, word: compose.check_priority(word, "min_priority"),
+    "sender": lambda core, name: names.current_name(core, meant(check_party(name, "sender"), core.limits.human)),
+    "thread": lambda _, letter: check_id(letter, "thread"),
+    "thread_tag": lambda _, label: check_label(label, "thread_tag", 200),
+    "tag": lambda _, label: check_label(label, "tag"),
+    "scope": lambda _, name: check_scope(name, "scope"),
+}
 
 
 class Letters(Struct):
