@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..constants import NO_DIGEST, NO_MAIL
-from ..core.presentation import OWN_NOTICE, PEOPLE, data_line, file_line
+from ..core.presentation import OWN_NOTICE, data_line, file_line
 from ..core.presentation import markdown as fenced
 from ..model.codec import encode
-from ..model.names import fold
+from ..model.names import PEOPLE, fold
 from .output import ago, body_lines, due, facts, hint, listing, moment, one_line, record, state_word, table
 
 if TYPE_CHECKING:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from ..core.presentation import NOTICE, PEOPLE, notice_of
+from ..core.presentation import NOTICE, UNPROVEN_NOTICE, notice_of
 from ..errors import Invalid
 from ..model.codec import to_plain
 from ..model.message import content_of, is_typed, payload_to_parts
+from ..model.names import PEOPLE
 from .inbox import agent_record, present, stamp
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def record(letter: Message, *, people: Collection[str] = PEOPLE, **more: Any) ->
             "notice": None if notice == NOTICE else notice,
             "id": letter.id,
             "from": letter.sender,
-            "verified": letter.proven or None,  # left out if it is not
+            "verified": (letter.proven and notice != UNPROVEN_NOTICE) or None,  # left out if it is not
             "subject": letter.subject,
             "content": content_of(letter.parts),
             "threadTag": letter.thread_tag,

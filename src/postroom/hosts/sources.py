@@ -21,7 +21,7 @@ from msgspec.structs import asdict
 from ..core import agents, alerts, inbox, stats, waiting_list
 from ..core.alerts import LOOK_EVERY, NOT_NOW, SOON
 from ..core.people import ListPeople
-from ..core.presentation import PEOPLE, notice_of, notice_of_sender
+from ..core.presentation import notice_of, notice_of_sender
 from ..core.verb import declared_by, perform
 from ..environment import AUTH_TOKEN, variable
 from ..errors import Busy, PostroomError, Unreadable
@@ -29,8 +29,8 @@ from ..formats.inbox import read_line
 from ..formats.plain import read_result
 from ..model.agent import Warmth
 from ..model.codec import encode
-from ..model.message import Priority, content_of
-from ..model.names import check_agent, fold
+from ..model.message import Priority, content_of, origin_word
+from ..model.names import PEOPLE, check_agent, fold
 from ..model.task import ESCALATION, TASK, TASK_UPDATE
 from ..server.inbox_actions import RegisterAgent
 from .inbox_files import InboxFolder
@@ -334,7 +334,7 @@ def _shown(found: Found, people: Collection[str]) -> ShownLetter:
     return ShownLetter(
         id=letter.id,
         sender=letter.sender,
-        origin=letter.origin,
+        origin=letter.origin_among(people),
         kind=letter.kind,
         importance=letter.priority.name.lower(),
         subject=letter.subject,
@@ -348,8 +348,8 @@ def _shown(found: Found, people: Collection[str]) -> ShownLetter:
 
 def shown_entry(entry: InboxLine) -> ShownLetter:
     """Return a letter of a file, in which any program may write any name."""
-    notice = notice_of_sender(entry.sender)
-    return ShownLetter(origin=f"{entry.sender} (unverified)", notice=notice, **asdict(entry))
+    origin = f"{entry.sender} ({origin_word(entry.sender, proven=False)})"
+    return ShownLetter(origin=origin, notice=notice_of_sender(entry.sender), **asdict(entry))
 
 
 # -- the source of a session

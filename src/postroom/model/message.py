@@ -18,11 +18,11 @@ from msgspec.structs import replace
 
 from ..errors import Invalid
 from .brief import Brief
-from .names import ANY, BROADCAST, POSTMASTER, fold
+from .names import ANY, BROADCAST, PEOPLE, POSTMASTER, fold
 from .values import check_json, check_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 
 # type -> {field: (is it required?, str or any JSON)}
@@ -156,6 +156,7 @@ BOUNCE = "bounce"  # kind of a notice: mail could not be delivered
 ESCALATION_UPDATE = "escalation_update"  # kind of a notice: an escalation goes to the next person
 OVERDUE = "task_overdue"  # kind of a notice: a task is not finished at its deadline
 KEY_CHANGED = "key_changed"  # kind of a notice: a person has another key
+UNPROVEN = "unproven"  # how mail in a person's name without a proof is shown
 AUTOMATIC = frozenset({BOUNCE, ESCALATION_UPDATE, OVERDUE, KEY_CHANGED})  # kinds that only Postroom itself writes
 FEDERATION_NOTE = "federation"  # key in `extra`: the route by which the letter came from another system
 TURN_NOTE = "turn"  # key in `extra`: the letter was sent as a turn of a conversation
@@ -252,7 +253,12 @@ class Message(Brief, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     @property
     def origin(self) -> str:
         """The sender, and whether it is verified."""
-        return f"{self.sender} ({origin_word(self.sender, proven=self.proven, signed=self.proof is not None)})"
+        return self.origin_among(PEOPLE)
+
+    def origin_among(self, people: Collection[str]) -> str:
+        """Return the sender, and how it is known; `people` holds the folded names of people."""
+        word = origin_word(self.sender, proven=self.proven, signed=self.proof is not None, people=people)
+        return f"{self.sender} ({word})"
 
     def seen_by(self, mailbox: str | None) -> Message:
         """Return this letter as `mailbox` may see it: a bcc is shown to the sender and to that recipient alone."""
@@ -265,13 +271,15 @@ class Message(Brief, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         return self
 
 
-def origin_word(sender: str, *, proven: bool, signed: bool = False) -> str:
-    """Return `the user, proven`, `verified` or `unverified`.
+def origin_word(sender: str, *, proven: bool, signed: bool = False, people: Collection[str] = PEOPLE) -> str:
+    """Return `the user, proven`, `unproven`, `verified` or `unverified`.
 
-    The postmaster is always verified: no caller can use its name.
+    A token verifies an agent and never a person. The postmaster is always verified: no caller can use its name.
     """
     if signed:
         return "the user, proven"
+    if fold(sender) in people:
+        return UNPROVEN
     return "verified" if proven or sender == POSTMASTER else "unverified"
 
 

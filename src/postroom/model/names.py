@@ -45,6 +45,7 @@ _KIND = r"[A-Za-z][A-Za-z0-9._:-]{0,63}"
 # The human has one mailbox, whatever a source design calls it.
 HUMAN = "human"
 ONE_MAILBOX = {"user": HUMAN, "ceo": HUMAN}
+PEOPLE = frozenset({HUMAN, *ONE_MAILBOX})  # the folded names of people, where the room does not say others
 _checked_agents: dict[str, str] = {}  # a cache: every letter names two agents
 _MOST_CHECKED = 1024
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from ..core.presentation import one_line
+from ..core.presentation import notice_of, one_line
 from ..model.message import is_broadcast
 from ..store.files.layouts.swarm import LAYOUT
 
@@ -82,6 +82,8 @@ class Message:
     context: dict[str, Any] = field(default_factory=dict)  # of a handoff
     attachments: list[str] = field(default_factory=list)  # paths
     tags: list[str] = field(default_factory=list)
+    # Whose word it is, for prompts. Not a field of the design, and none of the class: files do not hold it.
+    notice = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields of a file as plain JSON, in the order of the class."""
@@ -215,7 +217,9 @@ def message_of(found: Found) -> Message:
     LAYOUT.write_state(fields, found.delivery)
     # A copy of the context: the caller may change it. The file of a letter without a subject has one made up.
     more = {"id": handle_of(letter, mailbox), "subject": letter.subject, "context": {**fields["context"]}}
-    return Message.from_dict(fields | more)
+    made = Message.from_dict(fields | more)
+    made.notice = notice_of(letter)
+    return made
 
 
 def type_of(letter: Letter) -> MessageType:

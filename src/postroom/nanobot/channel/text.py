@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...core.presentation import fence, notice_of, one_line
+from ...core.presentation import UNPROVEN_NOTICE, fence, notice_of, one_line
 from ...model.message import OVERDUE
 from ...model.names import POSTMASTER
 from ...model.task import TaskState
@@ -66,7 +66,9 @@ def stopped(agent: str, peer: str, why: str) -> str:
 
 
 def _head(what: str, letter: Message) -> str:
-    who = f"your user ({letter.sender})" if letter.proof is not None else f"agent {letter.sender}"
+    is_unproven = notice_of(letter) == UNPROVEN_NOTICE
+    who = letter.origin if is_unproven else f"agent {letter.sender}"
+    who = f"your user ({letter.sender})" if letter.proof is not None else who
     return f"[{what} from {who}, id {letter.id}, sent {minute(letter.created_at)}]"
 
 
