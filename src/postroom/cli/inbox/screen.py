@@ -15,7 +15,7 @@ from ...model.task import TaskState
 from ..escalation import about, presses
 from ..output import BAR, ago, begun, body_lines, broken, cut, one_line, painted, table, width, wrapped
 from ..screen import Frame
-from .state import GONE, KEYS, Extent, offered
+from .state import GONE, KEYS, TAKEN_BACK, Extent, offered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,9 +117,9 @@ class Keyboard:
 LOW = 12  # lines; a lower screen shows the list alone
 _COLOURS = {
     "escalation": "yellow", "question": "yellow", "task": "cyan", "accepted": "green", "working": "green",
-    "news": "dim",
+    "news": "dim", TAKEN_BACK: "dim",
 }  # fmt: skip
-_TITLES = ("SINCE", "WHAT", "FROM", "ABOUT")
+_TITLES, _SENT_TITLES = ("SINCE", "WHAT", "FROM", "ABOUT"), ("SINCE", "WHAT", "TO", "ABOUT")
 _LEAST_NAME = 10  # columns
 _LONGEST = 500  # characters of a text on one line
 _MOVES = (
@@ -187,6 +187,8 @@ def _title(state: InboxState, screen: Screen, lines: int, room: int) -> str:
 
 def _list(state: InboxState, screen: Screen, room: int, size: terminal_size) -> list[str]:
     """Return the list of entries, and the beginning of the chosen one."""
+    if not state.entries and state.shows_sent:
+        return ["", "Nothing was sent yet."]
     if not state.entries:
         return ["", *wrapped(f"Agents write to {state.me}. What comes appears here by itself.", size.columns)]
     below = _beginning(state, screen, size) if size.lines >= LOW else []
@@ -194,8 +196,9 @@ def _list(state: InboxState, screen: Screen, room: int, size: terminal_size) -> 
     top = min(max(state.place - rows // 2, 0), max(len(state.entries) - rows, 0))
     shown = state.entries[top : top + rows]
     screen.width = size.columns - 2
+    titles = _SENT_TITLES if state.shows_sent else _TITLES
     heading, *lines = table(
-        screen, _TITLES, [_row(state, screen, entry) for entry in shown], _COLOURS, drop=("SINCE", "WHAT", "FROM")
+        screen, titles, [_row(state, screen, entry) for entry in shown], _COLOURS, drop=titles[:-1]
     ).splitlines()
     marked = [f"{_mark(state, entry)} {line}" for entry, line in zip(shown, lines, strict=True)]
     return [f"  {heading}", *marked, *[""] * (rows - len(marked)), *below]
@@ -208,7 +211,8 @@ def _row(state: InboxState, screen: Screen, entry: Entry) -> tuple[str, ...]:
     subject = marks + (about(entry) or entry["text"][:_LONGEST])
     sender = cut(one_line(entry["from"]), max(screen.width // 4, _LEAST_NAME))
     # A task that was accepted is in the person's own hands, and looks so.
-    what = entry["state"] if entry["what"] == "task" and entry["state"] != TaskState.PENDING else entry["what"]
+    has_own_word = entry["what"] == "sent" or (entry["what"] == "task" and entry["state"] != TaskState.PENDING)
+    what = entry["state"] if has_own_word else entry["what"]
     return ago(entry["since"], screen.now), what, sender, subject
 
 
@@ -265,7 +269,7 @@ def _hints(state: InboxState) -> str:
     if state.opened is not None:
         back = [GONE] if entry is None else []
         return "  ".join([*back, *verbs, "q back", "? keys"])
-    other = "s back" if state.shows_sent else "w write"
+    other = "s back" if state.shows_sent else "w write  s sent"
     return "  ".join([*verbs, *(["Enter open"] if entry is not None else []), other, "? keys", "q leave"])
 
 

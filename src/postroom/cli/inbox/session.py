@@ -22,6 +22,7 @@ from ...environment import state_folder
 from ...errors import Conflict, IllegalMove, Invalid, PostroomError, UnknownAgent, UnknownMessage
 from ...formats.plain import plain
 from ...model.codec import blake2b
+from ...model.delivery import UNSENT, State
 from ...model.message import Part
 from ...model.names import HUMAN, meant
 from ...model.task import ESCALATION
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from ...mailbox import Mailbox
     from ...model.message import Message
+    from ...model.report import Stop
     from ...store.protocol import Watch
     from ..answer import Answer
     from ..context import Context
@@ -242,11 +244,12 @@ def _compose(box: Mailbox, words: str, fields: dict[str, Any]) -> None:
 
 
 def sent(box: Mailbox) -> list[Entry]:
-    """Return the letters that were sent, as entries, the newest first."""
+    """Return the letters that were sent, as entries with what became of them, the newest first."""
     return [
         state.NEW
         | {
             "what": "sent",
+            "state": _outcome(box.trace(letter.id).stops),
             "id": letter.id,
             "letter": letter.id,
             "thread": letter.thread,
@@ -259,6 +262,15 @@ def sent(box: Mailbox) -> list[Entry]:
         }
         for letter in box.sent(MOST_SENT)
     ]
+
+
+def _outcome(stops: Sequence[Stop]) -> str:
+    """Return what became of a letter; as long as it is "sent" or "seen", it can be taken back."""
+    if all(stop.reason == UNSENT for stop in stops):
+        return state.TAKEN_BACK
+    if all(stop.state in {State.QUEUED, State.UNREAD} and not stop.attempts for stop in stops):
+        return state.SEEN if any(stop.read_at for stop in stops) else state.SENT
+    return "done" if all(stop.state is State.DONE for stop in stops) else "in work"
 
 
 # -- the loop
@@ -285,31 +297,37 @@ def run_terminal(context: Context) -> Iterator[Answer]:
     context.check_named_room()
     context.looks = False  # mail can arrive only in a room that exists
     box = context.mailbox
-    introduce(box)
+    refusal = introduce(box)
     core = box.room.core
     with closing(core.store.watch([box.name])) as watch, KeyScreen() as screen:
-        InboxSession(context, box, screen, watch).run()
+        InboxSession(context, box, screen, watch, refusal).run()
     yield from ()
 
 
-def introduce(box: Mailbox) -> None:
-    """Register the person where they have no card yet, dormant, so that they never expire.
+def introduce(box: Mailbox) -> str:
+    """Take the person's key before the screen is drawn, and register the person where they have no card yet.
 
-    The card of an agent is left alone.
+    The card is dormant, so that it never expires. Return why nothing can be answered here; empty where it can.
     """
-    if box.name != meant(HUMAN, box.room.settings.human):
-        return
+    signer = box.principal.signer
+    if signer is None:
+        return ""
     try:
-        box.room.agent(box.name)
+        signer.key_for(box.room.core, box.name)  # its passphrase is asked for now
+        if box.name == meant(HUMAN, box.room.settings.human):
+            box.room.agent(box.name)
     except UnknownAgent:
         box.register(program=PERSON, max_concurrent_tasks=MOST_TASKS)
         box.leave(dormant=True)
+    except PostroomError as refused:
+        return f"You can look here, and answer nothing: {_words(refused)}"
+    return ""
 
 
 class InboxSession:
     """One person at one mailbox, until they leave."""
 
-    def __init__(self, context: Context, box: Mailbox, screen: LiveScreen, watch: Watch) -> None:
+    def __init__(self, context: Context, box: Mailbox, screen: LiveScreen, watch: Watch, notice: str) -> None:
         self._context, self._box, self._screen, self._watch = context, box, screen, watch
         self._keyboard = Keyboard()
         self._drafts = Drafts(place_of(context.settings.store) or "", box.name)
@@ -317,7 +335,7 @@ class InboxSession:
         self._pace = PACE
         self._letter: tuple[Message, Sequence[Message]] | None = None
         self._page: tuple[int, list[str]] = (0, [])  # the opened letter, folded to so many columns
-        self._state = InboxState(me=box.name, drafts=self._drafts.load())
+        self._state = InboxState(me=box.name, drafts=self._drafts.load(), notice=notice)
 
     def run(self) -> None:
         while True:

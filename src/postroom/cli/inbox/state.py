@@ -104,6 +104,8 @@ COMPOSE = Verb("w", "compose", "To whom, then your words: NAME TEXT")
 UNSEND = Verb("u", "take back")
 NEW = {"what": "new", "letter": "new-letter", "from": "", "subject": "", "read": None, "state": None, "text": ""}
 
+SENT, SEEN, TAKEN_BACK = "sent", "seen", "taken back"  # states of a letter that was sent
+
 # What each key is for.
 KEYS = {
     "a": "approve what is asked; accept a task",
@@ -125,7 +127,8 @@ OFFERED: dict[str, tuple[Verb, ...]] = {
     f"task {TaskState.WORKING}": (COMPLETE, FAIL, WRITE),
     "letter": (REPLY, DONE),
     "news": (DONE,),
-    "sent": (UNSEND,),
+    f"sent {SENT}": (UNSEND,),
+    f"sent {SEEN}": (UNSEND,),
     "new": (COMPOSE,),
 }
 
@@ -133,7 +136,7 @@ OFFERED: dict[str, tuple[Verb, ...]] = {
 def offered(entry: Entry) -> tuple[Verb, ...]:
     """Return the verbs for an entry."""
     what = entry["what"]
-    return OFFERED.get(f"task {entry['state']}" if what == "task" else what, ())
+    return OFFERED.get(f"{what} {entry['state']}" if what in {"task", "sent"} else what, ())
 
 
 def in_own_words(entry: Entry) -> Verb | None:
