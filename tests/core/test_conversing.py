@@ -24,6 +24,7 @@ from postroom.model.record import CONVERSATION, HAPPENED
 from postroom.model.thread import general_conversation, tag_conversation, thread_of
 from postroom.store.protocol import record_keys
 from tests import conversing
+from tests.people import signing
 from tests.renaming import rename
 from tests.rooms import FakeClock, RoomFactory
 
@@ -361,7 +362,9 @@ def test_the_human_has_one_seat_whatever_they_are_called(room: Room) -> None:
         names(conversing.get_view(room.core, OWNER, id)),
         inbox(room, "bob"),
     )
-    conversing.leave(room.core, OWNER, id, "user")
+    with pytest.raises(NotAllowed, match="with a person's key"):
+        conversing.leave(room.core, OWNER, id, "user")
+    conversing.leave(room.core, signing(room).principal, id, "user")
     assert ["bob"] == names(conversing.get_view(room.core, OWNER, id))
 
 

@@ -29,7 +29,7 @@ def test_mail_to_the_human_reaches_the_mailbox_in_the_settings(factory: RoomFact
     assert texts(room.mailbox("bob").check(sender=name)) == ["z"]
     later = room.wait([name], 0, since=room.cursor())
     assert later is None
-    room.mailbox(name).register(program="person")
+    person(room, name).register(program="person")
     assert room.agent(name).card.id == "team/dana"
     assert "human" not in room.mailboxes()
 
@@ -47,7 +47,7 @@ def test_human_means_the_same_person_wherever_it_is_written(factory: RoomFactory
         dana.send("bob", "x")
     assert bob.unblock("ceo") == []
     bob.register(allow_from=["human"], scopes=["team"])
-    dana.register(scopes=["team"])
+    person(room, "dana").register(scopes=["team"])
     room.mailbox("eve").register(scopes=["team"])
     dana.send("bob", "y")
     bob.broadcast("team", "z", exclude=["human"])
@@ -72,7 +72,7 @@ def test_mail_is_refused_until_the_human_is_known(factory: RoomFactory) -> None:
     room = factory.room(human="dana", unknown="refuse")
     with pytest.raises(UnknownAgent):
         room.mailbox("bob").send("human", "x")
-    room.mailbox("human").register(program="person")
+    person(room).register(program="person")
     room.mailbox("bob").send("human", "x")
     assert texts(room.mailbox("dana").check()) == ["x"]
 

@@ -372,7 +372,9 @@ def _proof_of(core: Core, arrival: Envelope) -> Proof | None:
         return None
     from ..model.person import with_proof  # noqa: PLC0415 - only for people
 
+    # A removed key proves nothing that comes now: its thief could date a letter back.
     keys = [key for key in core.store.records(PERSON) if proof.room and key.value["room"] == proof.room]
+    keys = [key for key in keys if key.value["removed_at"] is None]
     written = replace(message, sender=agent_of(message.sender), recipients=proof.recipients)
     return (
         with_proof(written, proof.room, keys, message.sender).proof if _is_to_these(core, arrival, proof) else None

@@ -90,9 +90,11 @@ NEEDS: dict[str, frozenset[str]] = {
     "converse": _SEND,
 }
 
-# What settles or hides mail that waits for a person: in a person's mailbox it needs that person's proof (`proof`).
-# Reading needs none, and a letter is signed when it is composed.
-PROVEN = frozenset({"claim", "settle", "revive", "purge", "unsend", "task", "escalations", "block"})
+# What settles or hides mail that waits for a person, or keeps mail from reaching them, as a card that allows
+# nobody: in a person's mailbox it needs that person's proof (`proof`). Reading needs none, and a letter is signed
+# when it is composed.
+_WORK_OF_PERSON = frozenset({"claim", "settle", "revive", "purge", "unsend", "task", "escalations"})
+PROVEN = _WORK_OF_PERSON | {"block", "register", "converse"}
 
 # Actions in which a caller could pose as the postmaster, and the field that names the agent in each.
 _NAME_FIELD = {"send": "sender", "register": "id", "join": "agent_id"}

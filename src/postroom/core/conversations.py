@@ -742,7 +742,7 @@ class LeftAt(Struct):
     at: datetime
 
 
-@verb("leave_conversation", LeftAt, action="join", local=True)
+@verb("leave_conversation", LeftAt, action="converse", local=True)
 class LeaveConversation(SeatVerb, kw_only=True):
     """Give up a seat, so that later turns do not reach this agent. Leaving twice is no error."""
 

@@ -15,9 +15,10 @@ from ..clock import Clock, Ids, RandomIds
 from ..errors import StoreFailing
 from ..model.codec import convert, to_plain
 from ..model.message import DEFAULT_SCOPE
+from ..model.names import fold
 from ..model.record import Record
 from ..policy.admission import check_rate
-from ..policy.limits import Limits
+from ..policy.limits import Limits, people_of
 from ..store.address import open_store
 from ..store.protocol import Put, Store
 
@@ -128,6 +129,7 @@ def open_core(chosen: Settings, clock: Clock, *, makes: bool = True) -> Core:
         durable=chosen.durability == "power",
         busy_timeout=chosen.busy_timeout,
         makes=makes,
+        people=frozenset(map(fold, people_of(chosen))),
     )
     return core_of(store, chosen)
 

@@ -25,7 +25,7 @@ from ..model.values import check_label, check_time
 from ..store.protocol import spelling_of
 from . import compose, names, presentation
 from .deliveries import SLICE, apply_timers, move_found
-from .proof import people_names
+from .proof import is_own_reader, people_names
 from .validation import as_list, check_count, check_limit
 from .verb import LONGEST_WAIT, MailboxVerb, PriorityWord, Verb, checked_mailbox, verb
 
@@ -103,20 +103,21 @@ class Check(Filtered, kw_only=True):
     since: Annotated[datetime | None, "only letters written at or after this time"] = None
     order: Annotated[Order, "inbox: by priority, then age; or age alone"] = "inbox"
 
-    def run(self, core: Core, _principal: Principal) -> Letters:
+    def run(self, core: Core, principal: Principal) -> Letters:
         moment = core.now()
         # Every look at a mailbox applies what is due, so no mail waits for the janitor.
         apply_timers(core, moment, (self.agent_id,))
+        stamps = not self.peek and is_own_reader(core, principal, self.agent_id)
         limit = check_limit(self.limit)
         query = _inbox_query(self.agent_id, moment, unread_only=self.unread_only, limit=limit, order=self.order)
         query = self.narrowed(core, query, self.since)
-        if self.unread_only and not self.peek:
+        if self.unread_only and stamps:
             found = move_found(core, query, "read", lambda delivery: model_delivery.read(delivery, moment.wall))
         else:
             found = core.store.find(query)
         if not found:
             check_spelling(core, self.agent_id)
-        if not self.peek and not self.unread_only:
+        if stamps and not self.unread_only:
             found = _stamp_read(core, found, moment)
         return Letters(self.agent_id, found)
 
@@ -127,10 +128,13 @@ class Read(MailboxVerb, kw_only=True):
 
     id: Annotated[str, "the letter's id"]
 
-    def run(self, core: Core, _principal: Principal) -> OneLetter:
+    def run(self, core: Core, principal: Principal) -> OneLetter:
         moment = core.now()
         apply_timers(core, moment, (self.agent_id,))
-        return OneLetter(_stamp_read(core, [received(core, self.agent_id, self.id)], moment)[0])
+        found = [received(core, self.agent_id, self.id)]
+        if is_own_reader(core, principal, self.agent_id):
+            found = _stamp_read(core, found, moment)
+        return OneLetter(found[0])
 
 
 class Counted(Struct):

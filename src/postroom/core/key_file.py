@@ -20,13 +20,14 @@ from ..model.message import same_name
 from ..model.names import check_agent, meant
 from ..model.person import PUBLIC, PersonKey, to_base64
 from ..model.record import PERSON
+from ..model.values import passes
 from .authorize import OWNER
 from .core import values_of
 from .people import AddPerson, introduce
 from .verb import perform
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -81,6 +82,17 @@ class KeyFile:
         else:
             text, hint = f"{self.path} is no key of {person} in this room", "postroom people lists the keys"
         raise NotAllowed(text, hint=hint)
+
+    def may_sign(self, core: Core, person: str) -> bool:
+        """Return whether this is no agent's session. It does not read the key."""
+        return passes(NotAllowed, check_no_session, core, person, self._inside)
+
+    def is_one_of(self, core: Core, keys: Sequence[PersonKey]) -> bool:
+        """Return whether this is one of these keys of one person."""
+        if not keys:
+            return False
+        check_no_session(core, keys[0].person, self._inside)
+        return self.public() in {key.key for key in keys}
 
     def _former(self, keys: list[PersonKey]) -> PersonKey | None:
         """Return the key of this person that this one replaced, if the room knows it."""

@@ -7,6 +7,7 @@ the first is a notice to all agents of the room. Removed keys stay in the list.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
@@ -18,6 +19,7 @@ from ..model.message import KEY_CHANGED, same_name
 from ..model.names import AT, check_id, check_party, meant
 from ..model.person import PersonKey, key_id
 from ..model.record import EVERYONE, IDENTITY, PERSON
+from ..policy.limits import people_of
 from ..store.protocol import all_names
 from .core import commit, find_record, put_record, values_of
 from .deliveries import notice
@@ -26,11 +28,13 @@ from .verb import Verb, verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from ..store.protocol import Post, Write
     from .authorize import Principal
     from .core import Core
 
+TAKE_BACK = timedelta(days=7)  # for which a key that was called lost may remove the one in its place
 FIRST, SIGNED, LOST = "first use", "a key of the room", "a lost key"
 _PHRASE = "change the keys of people"
 
@@ -48,9 +52,8 @@ class ListPeople(Verb, kw_only=True):
     """Return the people of the room and their public keys, also those that were removed."""
 
     def run(self, core: Core, _principal: Principal) -> People:
-        limits, keys = core.limits, values_of(core, PERSON, PersonKey).values()
-        named = [limits.human, *(name.strip() for name in limits.people.split(",") if name.strip())]
-        return People(room_id(core), named, sorted(keys, key=lambda key: (key.added_at, key.id)))
+        keys = values_of(core, PERSON, PersonKey).values()
+        return People(room_id(core), people_of(core.limits), sorted(keys, key=lambda key: (key.added_at, key.id)))
 
 
 class _Changing(Verb, kw_only=True):
@@ -105,7 +108,8 @@ class AddPerson(_Changing, kw_only=True):
                 words += f" It replaces {', '.join(key.id for key in gone)}."
             if self.lost:
                 words += " Nobody proved that: ask the person by another way before you rely on it."
-            writes = [*_added(core, new), *(_removal(core, key) for key in gone)]
+                words += f" If the former key is not lost: postroom people remove {id}, with that key."
+            writes = [*_added(core, new), *(_removal(core, key, now) for key in gone)]
             return [*writes, *_notices(core, person, words)], new
 
         return commit(core, plan)
@@ -113,21 +117,40 @@ class AddPerson(_Changing, kw_only=True):
 
 @verb("remove_person", PersonKey, under="person", action="room", local=True)
 class RemovePerson(_Changing, kw_only=True):
-    """Remove a key of a person: it proves nothing from now on. It stays in the list."""
+    """Remove a key of a person: it proves nothing from now on. It stays in the list.
+
+    A key that was said to replace a lost one is removed by that one, too, which then counts again.
+    """
 
     id: Annotated[str, "the id of the key"]
 
     def run(self, core: Core, principal: Principal) -> PersonKey:
-        self.check(core, principal)
+        formers = self._formers(core)
+        if not (principal.signer and principal.signer.is_one_of(core, formers)):
+            formers = []
+            self.check(core, principal)
 
         def plan() -> tuple[Sequence[Write], PersonKey]:
             key = values_of(core, PERSON, PersonKey).get(check_id(self.id, "id"))
             if key is None or not key.is_live:
                 raise Missing(f"there is no key {self.id!r}", field="id", hint="postroom people lists them")
             words = f"The key {key.id} of {key.person} proves nothing any more."
-            return [_removal(core, key), *_notices(core, key.person, words)], key
+            if formers:
+                words += " It was added as if the key before it were lost, which counts again:"
+                words += f" {', '.join(one.id for one in formers)}. Do not rely on what {key.id} signed."
+            again = [_changed(core, one, removed_at=None) for one in formers]
+            return [_removal(core, key), *again, *_notices(core, key.person, words)], key
 
         return commit(core, plan)
+
+    def _formers(self, core: Core) -> list[PersonKey]:
+        """Return the keys that this one replaced as lost in the last days: they are not lost if they sign."""
+        keys = values_of(core, PERSON, PersonKey)
+        key = keys.get(check_id(self.id, "id"))
+        if key is None or key.added_by != LOST or core.now().wall - key.added_at > TAKE_BACK:
+            return []
+        theirs = [one for one in keys.values() if same_name(one.person, key.person)]
+        return [one for one in theirs if one.removed_at == key.added_at]
 
 
 def introduce(core: Core, person: str, key: str) -> PersonKey:
@@ -152,9 +175,12 @@ def _added(core: Core, new: PersonKey) -> list[Write]:
     return [*named, put_record(PERSON, new.id, new, None)]
 
 
-def _removal(core: Core, key: PersonKey) -> Write:
-    removed = replace(key, removed_at=core.now().wall)
-    return put_record(PERSON, key.id, removed, find_record(core, PERSON, key.id))
+def _removal(core: Core, key: PersonKey, at: datetime | None = None) -> Write:
+    return _changed(core, key, removed_at=at or core.now().wall)
+
+
+def _changed(core: Core, key: PersonKey, *, removed_at: datetime | None) -> Write:
+    return put_record(PERSON, key.id, replace(key, removed_at=removed_at), find_record(core, PERSON, key.id))
 
 
 def _notices(core: Core, person: str, words: str) -> list[Post]:

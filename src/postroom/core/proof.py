@@ -19,10 +19,11 @@ from ..model.codec import convert
 from ..model.message import Proof, same_name
 from ..model.names import fold
 from ..model.record import EVERYONE, IDENTITY, NONCES, PERSON
+from ..policy.limits import people_of
 from .core import change_record, find_value, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Protocol
 
     from ..model.message import Message
@@ -37,6 +38,12 @@ if TYPE_CHECKING:
             """Return the key as this room knows it, or raise NotAllowed: it is no key of this person here."""
 
         def sign(self, content: bytes) -> str: ...
+
+        def may_sign(self, core: Core, person: str) -> bool:
+            """Return whether this is no agent's session."""
+            ...
+
+        def is_one_of(self, core: Core, keys: Sequence[PersonKey]) -> bool: ...
 
 
 HINT = "a person answers at a terminal: postroom inbox, postroom reply (docs/people.md)"
@@ -69,9 +76,8 @@ def people_names(core: Core) -> frozenset[str]:
     """Return the folded names of the mailboxes of people, as they were a second ago or later."""
     known, now = core.with_keys, monotonic()
     if now >= known.look_at:
-        named = [core.limits.human, *core.limits.people.split(",")]
         keys = [record.value["person"] for record in core.store.records(PERSON)]
-        known.names = frozenset(fold(one.strip()) for one in (*named, *keys) if one.strip())
+        known.names = frozenset(map(fold, (*people_of(core.limits), *keys)))
         known.look_at = now + LOOK_EVERY
     return known.names
 
@@ -90,12 +96,23 @@ def check_person(core: Core, principal: Principal, mailbox: str, phrase: str) ->
     principal.signer.key_for(core, mailbox)
 
 
+def is_own_reader(core: Core, principal: Principal, mailbox: str) -> bool:
+    """Return whether a letter that is looked at counts as read: for a person's mail, where the person looks."""
+    if not is_person(core, mailbox) or _is_proven(principal, mailbox):
+        return True
+    return principal.signer is not None and principal.signer.may_sign(core, mailbox)
+
+
 def sign_letter(core: Core, principal: Principal, message: Message) -> Message:
     """Return a letter in a person's name with its proof, or without one if it is no answer."""
     sender = message.sender
     if _is_proven(principal, sender) and principal.proven is not None:
         # Such a proof can be checked once, by us: it means nothing where other programs write letters.
-        return replace(message, proof=principal.proven[1]) if core.store.vouches else message
+        if core.store.vouches:
+            return replace(message, proof=principal.proven[1])
+        if message.in_reply_to is not None:
+            raise NotAllowed("in mail folders no signed request proves an answer", hint=HINT)
+        return message
     if principal.signer is not None:
         from ..model.person import signed_letter  # noqa: PLC0415 - only for people
 
@@ -141,7 +158,7 @@ def prove_request(core: Core, principal: Principal, method: str, params: Mapping
         raise wrong
 
     def used(nonces: dict[str, datetime] | None) -> dict[str, datetime]:
-        kept = {one: at for one, at in (nonces or {}).items() if at > now - timedelta(seconds=2 * FRESH)}
+        kept = {one: at for one, at in (nonces or {}).items() if at > now - timedelta(seconds=3 * FRESH)}
         if shown.nonce in kept:
             raise wrong
         return {**kept, shown.nonce: now}

@@ -7,7 +7,8 @@ goes on.
 A delivery that exists in both rooms: the later state wins. Done is never undone. Dead yields only to a proof that
 the letter was revived in the other room after that death. Of two open ones, the one further in its life wins. A
 record: the card, template or allow list that was changed more often, the task that moved last, the escalation that
-is answered. Nothing is deleted because it is missing in the other room.
+is answered. Nothing is deleted because it is missing in the other room. What waits for a person in the target
+stays as it is, whatever another room says of it (G12).
 
 Earlier versions could also move letters: the target holds a note that a letter came to stay (`MOVED_HERE`), and
 the source has it as done and archived, with the reason `moved to …`. Later states of the source do not change such
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from msgspec.structs import replace
 
-from ..errors import Conflict, IdTaken, Invalid, StaleRevision, UnknownMessage
+from ..errors import Conflict, IdTaken, Invalid, NotAllowed, StaleRevision, UnknownMessage
 from ..model.agent import guard_from
 from ..model.brief import Brief
 from ..model.codec import convert, digest
@@ -42,12 +43,13 @@ from ..model.record import (
     pair_key,
 )
 from ..model.report import Progress
-from ..model.task import TaskStatus
+from ..model.task import Escalation, TaskStatus
 from ..store.protocol import Introduce, Move, Post, Put, Rename, record_keys, spelling_of, spelt, vouched
 from .authorize import authorize
 from .core import Core
 from .deliveries import deliveries_of
 from .portable import letters_of, record_kinds, without_old_lease
+from .proof import people_names, room_id
 from .validation import check_progress
 from .verb import LOCAL, Verb, verb
 
@@ -143,6 +145,7 @@ def _taken(delivery: Delivery, names: tuple[str, ...]) -> dict[str, Any]:
 
 WithDeliveries: TypeAlias = "tuple[Message, list[Delivery]]"
 SLICE = 100  # letters in one commit: others wait for it, and in folders each is synced
+_FOR_PERSON = "it waits for a person, who settles it in this room"
 TRIES = 5  # for a letter that somebody else moves at the same time
 STAYS = frozenset({BEAT, MOVED_HERE})  # kinds of records that are true of their own room alone
 
@@ -186,6 +189,7 @@ class _Run:
     def __init__(self, source: Core, target: Core) -> None:
         self._source, self._target = source.store, target.store
         self._kinds = record_kinds(source)
+        self._people, self._has_keys = people_names(target), bool(room_id(target))
         self._boot = source.now().boot
         self._came = set(record_keys(self._target, MOVED_HERE))
         self._stayed = set(record_keys(self._source, MOVED_HERE))
@@ -288,7 +292,10 @@ class _Run:
             if at in self._stayed and before.state is State.DONE:  # it came here from there: it is not done
                 before = replace(before, reason=before.reason if before.has_left else MOVED_AWAY)
             after = agreed(before, delivery)
-            if after is not None:
+            is_settled = after is not None and before.state in OPEN and after.state is not before.state
+            if is_settled and fold(before.mailbox) in self._people:
+                self._refuse(before.message_id, NotAllowed(_FOR_PERSON))
+            elif after is not None:
                 writes.append(Move(before, after, COPIED))
         return writes
 
@@ -322,6 +329,9 @@ class _Run:
         is_known = held is not None and (held.value == record.value or not _is_later(record, held))
         if is_known or not self._may_come(record):
             return []
+        if self._waits_for_person(record, held):
+            self._refuse(f"{record.kind} {record.key}", NotAllowed(_FOR_PERSON))
+            return []
         put = replace(record, revision=0 if held is None else held.revision)
         return [Put(record=put, first=max(record.revision, 1)), *self._with(record)]
 
@@ -337,6 +347,19 @@ class _Run:
             found = self._target.records(TASKS + record.value["giver"], record.key)
             return not any(convert(task.value, TaskStatus).is_final for task in found)
         return True
+
+    def _waits_for_person(self, record: Record, held: Record | None) -> bool:
+        """Return whether a record is about something in the target that only a person settles there."""
+        named: tuple[str, ...] = ()
+        if record.kind in {GUARD, CARD} and (held is not None or self._has_keys):
+            named = (record.key,)
+        elif record.kind.startswith(TASKS) and held is not None:
+            task = convert(held.value, TaskStatus)
+            named = () if task.is_final else (task.giver, task.receiver)
+        elif record.kind in {OPEN_ESCALATION, CLOSED_ESCALATION}:
+            waiting = self._target.records(OPEN_ESCALATION, record.key)
+            named = convert(waiting[0].value, Escalation).rungs if waiting else ()
+        return any(fold(name) in self._people for name in named)
 
     def _with(self, record: Record) -> Iterator[Write]:
         """Return what else changes in the target with this record."""

@@ -78,6 +78,11 @@ class Limits(Struct, frozen=True, kw_only=True):
     ring_tries: Count = 5  # failed alerts about one letter before it is given up
 
 
+def people_of(limits: Limits) -> list[str]:
+    """Return the mailboxes of people that the settings name, the human first."""
+    return [limits.human, *(name.strip() for name in limits.people.split(",") if name.strip())]
+
+
 # Retention applies only to settled mail.
 
 

@@ -342,7 +342,7 @@ class Join(ParticipantVerb, kw_only=True):
         return joined | present(history=history["turns"], historyCursor=history.get("nextCursor"))
 
 
-@_mail("leave", "ok, success, leftAt", action="join")
+@_mail("leave", "ok, success, leftAt", action="converse")
 class Leave(ParticipantVerb, kw_only=True):
     """Leave: later turns are not delivered. Leaving again is no error."""
 

@@ -80,8 +80,12 @@ def open_store(
     durable: bool,
     busy_timeout: float,
     makes: bool = True,
+    people: frozenset[str] = frozenset(),
 ) -> Store:
-    """Open the store at this address, made if it does not exist; without `makes` its folder must exist."""
+    """Open the store at this address, made if it does not exist; without `makes` its folder must exist.
+
+    `people` holds the folded names of people, for whom other programs settle nothing.
+    """
     scheme, place, layout = parse(address)
     if scheme == "memory":
         from .sqlite.memory import MemoryStore  # noqa: PLC0415 - see the docstring
@@ -97,7 +101,9 @@ def open_store(
     # Before anything is written: files of another layout would be set aside as damaged.
     is_marked = _check_layout(place, layout)
     shape = layout_named(layout)
-    store = FileStore(place, shape, clock=clock, durable=durable, busy_timeout=busy_timeout, makes=makes)
+    store = FileStore(
+        place, shape, clock=clock, durable=durable, busy_timeout=busy_timeout, makes=makes, people=people
+    )
     if not is_marked:
         _write_mark(place, layout)
     return store

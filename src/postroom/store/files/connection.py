@@ -15,7 +15,7 @@ from ...constants import INDEX_APPLICATION
 from ...errors import StoreFailing, UnknownMessage, Unreadable
 from ...model.codec import to_plain
 from ...model.message import is_broadcast, same_name
-from ...model.names import check_party, fold
+from ...model.names import PEOPLE, check_party, fold
 from ...model.record import EVERYONE, IDENTITY, PERSON, Record
 from ..sqlite import rows
 from ..sqlite.connection import Connection
@@ -76,7 +76,9 @@ class FileConnection(Connection):
         watcher: DirWatcher,
         clock: Clock,
         durable: bool,
+        people: frozenset[str],
     ) -> None:
+        self._people = people
         self.tree = tree
         self.watcher = watcher
         self.boot = boot
@@ -184,6 +186,15 @@ class FileConnection(Connection):
             if room and is_to
             else replace(message, proof=None)
         )
+
+    def proven_now(self, message: Message) -> Message:
+        """Return a letter that is new here, without the proof of a removed key: its thief could date it back."""
+        key = None if message.proof is None else self.record(PERSON, message.proof.key)
+        return message if key is None or key.value["removed_at"] is None else replace(message, proof=None)
+
+    def people(self) -> frozenset[str]:
+        """Return the folded names of people, for whom other programs settle nothing (G12)."""
+        return PEOPLE | self._people | {fold(record.value["person"]) for record in self.records(PERSON)}
 
     def number_of(self, id: str) -> int | None:
         number: int | None = self.database.execute("SELECT number FROM letters WHERE id = ?", (id,)).get

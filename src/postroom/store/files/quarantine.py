@@ -81,6 +81,17 @@ class Quarantine:
         record_quarantined(self._conn, self._conn.tree.below_root(f"{home}/{QUARANTINE}/{name}"), why)
         return True
 
+    def write_again(self, file: ChangedFile, held: IndexedFile) -> None:
+        """Write the file of a letter again that another program moved or deleted."""
+        folder, content = self._conn.tree.path(file.folder), self._accepted(file, held)
+        if content is None:
+            return
+        for part in dict.fromkeys((self._conn.tree.path(self._conn.tree.of(file.folder)[0]), folder)):
+            durable.make_folder(part)
+        stamp = durable.write_new(folder, file.name, content, durable=True)
+        sync_path(folder)
+        self._conn.ledger.update_file(held.number, held.mailbox, file.folder, file.name, stamp)
+
     def _move(self, file: ChangedFile, held: IndexedFile | None, aside: str, name: str) -> None:
         """Move a file into the folder `aside`; if the index has its letter, exchange it for a new file."""
         folder = self._conn.tree.path(file.folder)

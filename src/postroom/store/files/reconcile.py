@@ -18,6 +18,10 @@ programs may add fields.
 | gone | an open delivery | it becomes a dead letter |
 | gone | a settled delivery | it is dropped |
 | in a folder that cannot be read | anything | nothing: it is neither new nor gone |
+| moved, changed or gone | an open delivery of a person | it is set aside, and the letter is written again (G12) |
+
+Only a person settles what waits for that person. After a boot or a crash the files count there, too: the index may
+be older than they are.
 
 Whatever is wrong with one file, `_parse_all` (reading) and `_admit` (indexing) set only that file aside, and all
 other mail goes on (G2).
@@ -39,6 +43,7 @@ from ...model.agent import guard_from
 from ...model.codec import blake2b, convert
 from ...model.delivery import OPEN, UNSENT, Attempt, Lease, State, open_delivery
 from ...model.message import OWN_NOTES
+from ...model.names import fold
 from ...model.record import GUARD, TASKS
 from ...model.task import TASK_UPDATE, RecordBuffer, TaskStatus, answer, open_task, task_above, task_on, write_task
 from ..protocol import Put
@@ -68,6 +73,7 @@ if TYPE_CHECKING:
 
 FOREIGN_LEASE = 3600.0  # seconds that a letter claimed by another program is left to it
 DELETED = "its file was deleted"
+NOT_THEIRS = "only the person settles what waits in this mailbox"
 # Errors of the room or the machine, which say nothing about the file at hand; but a few errors of SQLite say that
 # a value from the file cannot be stored.
 _OF_THE_ROOM = (OSError, MemoryError, UnicodeDecodeError, Damaged, Busy, apsw.Error)
@@ -162,8 +168,10 @@ class TaskImporter:
             if delivery.kind == "to":
                 self._open(message, delivery.mailbox)
         positions = {message.id: position for position, (message, _) in enumerate(letters)}
+        people = self._conn.people()
         for message, _ in letters:  # whatever the clocks of other programs say, an update follows its task
-            if message.kind == TASK_UPDATE:
+            is_unproven = message.proof is None and fold(message.sender) in people
+            if message.kind == TASK_UPDATE and not is_unproven:  # no task moves in a person's name (G12)
                 self._update(message, positions)
         puts = [Put(record=record) for record in self._pages.changed()]
         writing.apply(puts)
@@ -229,6 +237,7 @@ class Reconciler:
         self._to_notify: set[str] = set()
         self._owners: dict[str, str] = {}  # mailbox by folder: one may hold thousands of files
         self._numbers: dict[tuple[str, str, str], int] = {}  # mailbox number by folder, mailbox name and sender
+        self._people = conn.people()
 
     def run(self, changes: FileChanges) -> tuple[set[str], FileChanges]:
         """Take in the changes; return the mailboxes to notify, and the changes to look at again later."""
@@ -381,6 +390,7 @@ class Reconciler:
                 return
         mailbox = self._mailbox_of(file, parsed)
         if first is None:
+            message = self._conn.proven_now(message) if not self._after_crash else message
             number = self._writing.insert_letter(message)
             self._positions[number] = _positions_in(parsed)
             self._deliver_first(file, parsed._replace(message=message), number, mailbox)
@@ -416,6 +426,11 @@ class Reconciler:
         kept = self._ledger.path_of(number, mailbox)
         if kept is not None and kept != (file.folder, file.name) and kept not in gone:
             self._second_copy(file, *kept, number, mailbox, parsed)
+            return
+        delivery = self._delivery(number, mailbox)
+        is_moved = delivery is not None and parsed.state.state is not self._layout.visible_state(delivery)
+        if kept is not None and is_moved and self._waits_for_person(delivery):
+            self._set_aside(_finished(file), NOT_THEIRS)
             return
         self._update_state(number, mailbox, parsed)
         if kept is None:
@@ -546,8 +561,11 @@ class Reconciler:
         """Drop a delivery whose file was deleted; an open one becomes a dead letter instead."""
         if self._ledger.file_at(folder, name) != held:
             return
-        self._ledger.drop_file(held.number, held.mailbox)
         delivery = self._delivery(held.number, held.mailbox)
+        if self._waits_for_person(delivery):
+            self._quarantine.write_again(ChangedFile(folder, name, held.stamp), held)
+            return
+        self._ledger.drop_file(held.number, held.mailbox)
         if delivery is None:
             return
         # Nobody acknowledged it, so it must not vanish in silence: a dead letter can be listed (G6).
@@ -563,6 +581,11 @@ class Reconciler:
             self._writing.set_delivery(dead, held.number, held.mailbox)
         else:
             self._writing.delete_delivery(held.number, held.mailbox)
+
+    def _waits_for_person(self, delivery: Delivery | None) -> bool:
+        """Return whether a letter waits for a person, for whom no other program settles anything."""
+        is_open = delivery is not None and delivery.state in OPEN and not self._after_crash
+        return is_open and delivery is not None and fold(delivery.mailbox) in self._people
 
     # -- the index
 

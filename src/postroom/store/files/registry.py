@@ -438,7 +438,8 @@ class AgentImporter:
             BEAT, agent, to_plain(entries.beat_in(entry, before, heartbeat, tasks, self._moment)), durable=False
         )
         found = entries.card_in(agent, fields, self._written)
-        if found != card:
+        # A person's card says who may write to the person: no other program changes it (G12).
+        if found != card and fold(agent) not in self._conn.people():
             self._write_card(found, card)
 
     def finish(self, *, durable: bool) -> None:

@@ -73,11 +73,16 @@ class FileStore(SqliteStore):
         durable: bool = True,
         busy_timeout: float = 30.0,
         makes: bool = True,
+        people: frozenset[str] = frozenset(),
     ) -> None:
-        """Open the room in folder `root`; `makes` also creates that folder where it is missing."""
+        """Open the room in folder `root`; `makes` also creates that folder where it is missing.
+
+        `people` holds further folded names of people, for whom other programs settle nothing.
+        """
         self.root = os.path.realpath(root)
         self.layout = layout
         self._must_last = durable
+        self._people = people
         self._chance = Random()
         self._last_id = 0
         self.made_anew = ""  # why the index was rebuilt, if it was
@@ -341,6 +346,7 @@ class FileStore(SqliteStore):
             watcher=self._watcher,
             clock=self.clock,
             durable=self._must_last,
+            people=self._people,
         )
         # Another index than the one this store knew: what the old one had noted must be compared again.
         if self._index not in {(), opened.identity()}:

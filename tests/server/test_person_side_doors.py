@@ -1,0 +1,326 @@
+"""Ways around the person's key (G12): files of other programs, copies of rooms, cards, keys that are gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import postroom
+from postroom import NotAllowed, PostroomError, Room
+from postroom.core import transfer
+from postroom.core import verb as core_verb
+from postroom.core.authorize import OWNER
+from postroom.core.people import AddPerson, RemovePerson
+from postroom.core.transfer import Copy
+from postroom.core.verb import perform
+from postroom.model.delivery import State
+from postroom.model.message import Proof
+from postroom.model.person import key_id
+from postroom.model.query import Query
+from postroom.store.files.connection import FileConnection
+from postroom.store.protocol import Move
+from tests.people import key_file, person, signing
+from tests.rooms import texts
+from tests.server.credulous import nobody
+from tests.server.test_person import things_wait, waits
+
+LAYOUTS = ("swarm", "nanobot", "chipset")
+
+
+def in_folder(tmp_path: Path, layout: str, **settings: Any) -> Room:
+    return postroom.open(f"files:{tmp_path}/{layout}?layout={layout}", **settings)
+
+
+def letters_in(tmp_path: Path, layout: str, *names: str) -> list[Path]:
+    """The files of letters in the mailboxes of these names."""
+    root = tmp_path / layout
+    found = [path for path in root.rglob("*.json") if not path.name.startswith("_")]
+    return sorted(path for path in found if {*names} & {*path.relative_to(root).parts})
+
+
+# -- what a stranger does to the files of a person
+
+
+def moved_on(path: Path, layout: str) -> None:
+    """Do what the design's own program does when a letter was dealt with."""
+    if layout == "nanobot":
+        put_away = path.parent.with_name("processed")
+        put_away.mkdir(exist_ok=True)
+        path.rename(put_away / path.name)
+        return
+    old, new = {"chipset": ('"read": false', '"read": true'), "swarm": ('"unread"', '"completed"')}[layout]
+    raw = path.read_text()
+    assert old in raw
+    path.write_text(raw.replace(old, new))
+
+
+def deleted(path: Path, _layout: str) -> None:
+    path.unlink()
+
+
+def claimed(path: Path, layout: str) -> None:
+    moved_on(path, layout)
+    if layout == "swarm":
+        path.write_text(path.read_text().replace('"completed"', '"processing"'))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("act", [moved_on, deleted, claimed])
+@pytest.mark.parametrize("is_open", [True, False])
+def test_no_program_settles_a_persons_letter_in_its_folder(
+    tmp_path: Path, layout: str, act: Callable[[Path, str], None], is_open: bool
+) -> None:
+    room = in_folder(tmp_path, layout)
+    room.mailbox("coder").send("human", "Look.")
+    if not is_open:  # the program comes while no Postroom looks
+        room.close()
+    for path in letters_in(tmp_path, layout, "human", "user"):
+        act(path, layout)
+    room = room if is_open else in_folder(tmp_path, layout)
+    with room:
+        assert texts(room.mailbox("human").check()) == ["Look."]
+        assert [one.what for one in room.mailbox("human").waiting()] == ["letter"]
+        assert letters_in(tmp_path, layout, "human", "user"), "its file is there again"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_folder_without_the_guard_is_found(tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FileConnection, "people", lambda _self: frozenset())
+    with in_folder(tmp_path, layout) as room:
+        room.mailbox("coder").send("human", "Look.")
+        for path in letters_in(tmp_path, layout, "human", "user"):
+            moved_on(path, layout)
+        assert room.mailbox("human").waiting() == []
+
+
+def test_a_person_whom_a_setting_or_a_key_names_is_guarded_like_the_human(tmp_path: Path) -> None:
+    with in_folder(tmp_path, "chipset", people="erin") as room:
+        person(room, "erin").register()
+        room.mailbox("coder").send("erin", "Look.")
+    with in_folder(tmp_path, "chipset") as room:  # no setting names her here, but her key does
+        for path in letters_in(tmp_path, "chipset", "erin"):
+            moved_on(path, "chipset")
+        assert texts(room.mailbox("erin").check()) == ["Look."]
+
+
+def test_the_person_settles_letters_in_a_folder(tmp_path: Path) -> None:
+    for layout in LAYOUTS:
+        with in_folder(tmp_path, layout) as room:
+            room.mailbox("coder").send("human", "Look.")
+            person(room).check()[0].ack()
+        shutil.rmtree(tmp_path / layout / ".postroom")
+        with in_folder(tmp_path, layout) as room:
+            assert room.mailbox("human").waiting() == [], "also where the index is made anew"
+
+
+def forge_update(tmp_path: Path, layout: str, task: str, state: str) -> None:
+    """Write the person's step of a task, as any program could, into the giver's folder."""
+    now = "2026-01-01T00:00:00"
+    note: dict[str, Any] = {"id": task, "state": state}
+    own = {"kind": "task_update", "task": note, "thread_id": task, "in_reply_to": task}
+    root = tmp_path / layout
+    if layout == "nanobot":
+        place = root / "coder" / "inbox" / "1767225600000_human_0000ffff.msg.json"
+        letter: dict[str, Any] = {
+            "id": "msg_1767225600000_human_0000ffff", "from": "human", "to": "coder", "timestamp": f"{now}Z",
+            "type": "task_update", "ttl": 3, "trace": ["human"], "task": note,
+            "content": {"parts": [{"type": "text", "text": state}]}, "reply_to": task,
+        }  # fmt: skip
+    elif layout == "chipset":
+        place = root / "mail" / "coder" / "2026-01-01T00-00-00Z-human.json"
+        letter = {
+            "from": "human", "to": "coder", "type": "coordination", "subject": state, "body": state,
+            "timestamp": f"{now}Z", "read": False, "priority": "normal", "postroom": own,
+        }  # fmt: skip
+    else:
+        place = root / "coder" / "inbox" / "MSG-0123456789ab.json"
+        letter = {
+            "id": "MSG-0123456789ab", "from_agent": "user", "to_agent": "coder", "swarm_name": None,
+            "type": "notification", "subject": state, "body": state, "payload": {}, "priority": 2,
+            "created_at": now, "expires_at": None, "status": "unread", "read_at": None, "completed_at": None,
+            "reply_to": task, "thread_id": task, "context": {}, "attachments": [], "tags": [], "postroom": own,
+        }  # fmt: skip
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(json.dumps(letter, sort_keys=layout == "chipset"))
+    os.utime(place, (time.time() - 60,) * 2)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("is_guarded", [True, False])
+def test_a_file_in_a_persons_name_moves_no_task(
+    tmp_path: Path, layout: str, is_guarded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_guarded:  # the planted twin
+        monkeypatch.setattr(FileConnection, "people", lambda _self: frozenset())
+    with in_folder(tmp_path, layout) as room:
+        coder = room.mailbox("coder")
+        task = coder.give_task("human", "Sign it.")
+        before = waits(room)
+        forge_update(tmp_path, layout, task.id, "accepted")
+        assert [one.sender for one in coder.check()] == ["human"], "it is delivered, unproven"
+        assert (waits(room) == before) is is_guarded
+
+
+@pytest.mark.parametrize("is_guarded", [True, False])
+def test_nobody_writes_a_persons_card_into_the_registry(
+    tmp_path: Path, is_guarded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with in_folder(tmp_path, "nanobot") as room:
+        for name in ("coder", "bob"):
+            room.mailbox(name).register()
+        person(room).register()
+    path = tmp_path / "nanobot" / "_registry.json"
+    entries = json.loads(path.read_text())
+    entries["human"]["allow_from"] = entries["bob"]["allow_from"] = ["eve"]
+    path.write_text(json.dumps(entries))
+    if not is_guarded:
+        monkeypatch.setattr(FileConnection, "people", lambda _self: frozenset())
+    with in_folder(tmp_path, "nanobot") as room:
+        with pytest.raises(NotAllowed):
+            room.mailbox("coder").send("bob", "Look.")
+        if not is_guarded:
+            with pytest.raises(NotAllowed):
+                room.mailbox("coder").send("human", "Look.")
+            return
+        room.mailbox("coder").send("human", "Look.")
+
+
+# -- cards, conversations, what was read
+
+
+def test_nobody_registers_as_a_person_to_keep_mail_from_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with postroom.open(tmp_path / "room.db") as room:
+        for name in ("human", "user", "CEO", "Human"):
+            with pytest.raises(NotAllowed, match="with a person's key"):
+                room.mailbox(name).register(allow_from=["eve"])
+        person(room).register()
+        with pytest.raises(NotAllowed, match="with a person's key"):
+            room.mailbox("user").block("coder")
+        room.mailbox("coder").send("human", "Look.")
+        monkeypatch.setattr(core_verb, "is_person", nobody)  # the planted twin
+        room.mailbox("human").register(allow_from=["eve"])
+        with pytest.raises(NotAllowed, match="takes no mail"):
+            room.mailbox("coder").send("human", "Look.")
+
+
+def test_what_others_read_in_a_persons_mailbox_is_not_read(tmp_path: Path) -> None:
+    with postroom.open(tmp_path / "room.db") as room:
+        room.mailbox("coder").send("human", "Look.")
+        for look in (
+            lambda box: box.check(),
+            lambda box: box.check(unread_only=False),
+            lambda box: [box.read(box.check(peek=True)[0].id)],
+        ):
+            assert texts(look(room.mailbox("human"))) == ["Look."]
+            assert [one.read for one in room.mailbox("human").waiting()] == [False]
+        person(room).check()
+        assert [one.read for one in room.mailbox("human").waiting(opened=True)] == [True]
+
+
+# -- another room
+
+
+def settled_elsewhere(room: Room, place: Path) -> Room:
+    """A copy of the room in which everything of the person is settled, by somebody who owns that file."""
+    other = postroom.open(place)
+    perform(other.core, OWNER, Copy(source=room.core))
+    store = other.core.store
+    for found in store.find(Query(mailbox="human", states=(State.UNREAD,))):
+        done = replace(
+            found.delivery,
+            state=State.DONE,
+            acked_at=found.message.created_at,
+            revision=found.delivery.revision + 1,
+        )
+        store.commit([Move(found.delivery, done, "ack")])
+    return other
+
+
+def test_a_copy_of_another_room_settles_nothing_that_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with postroom.open(tmp_path / "room.db") as room:
+        things_wait(room)
+        before = waits(room)
+        with settled_elsewhere(room, tmp_path / "other.db") as other:
+            copied = perform(room.core, OWNER, Copy(source=other.core))
+            assert before == waits(room)
+            assert "it waits for a person" in copied.refused[0].why
+            monkeypatch.setattr(transfer, "people_names", lambda _core: frozenset())  # the planted twin
+            perform(room.core, OWNER, Copy(source=other.core))
+            assert before != waits(room)
+
+
+def test_a_copy_changes_no_question_task_or_card_of_a_person(tmp_path: Path) -> None:
+    with postroom.open(tmp_path / "room.db") as room:
+        things_wait(room)
+        with settled_elsewhere(room, tmp_path / "other.db") as other:
+            stranger = signing(other, "stranger").mailbox("human")
+            stranger.register(allow_from=["eve"])
+            for one in stranger.escalations():
+                stranger.resolve(one.id)
+            for task in stranger.tasks():
+                if task.giver == "coder":
+                    task.reject("no")
+            before = waits(room)
+            copied = perform(room.core, OWNER, Copy(source=other.core))
+            assert before == waits(room) and len(copied.refused) >= 4
+            room.mailbox("coder").send("human", "It still goes through.")
+
+
+# -- keys that are gone
+
+
+def test_in_a_folder_a_removed_key_proves_no_new_file(tmp_path: Path) -> None:
+    with in_folder(tmp_path, "chipset") as room:
+        person(room).send("bob", "Before.")
+        (path,) = letters_in(tmp_path, "chipset", "bob")
+        raw = path.read_bytes()
+        perform(room.core, signing(room).principal, AddPerson(person="human", key=key_file("next").public()))
+        path.unlink()
+        (dead,) = room.mailbox("bob").dead()
+        perform(room.core, signing(room, "next").principal, RemovePerson(id=key_id(key_file().public())))
+        room.mailbox("bob").purge(dead.id)
+        path.write_bytes(raw)  # as a thief would, who dates a letter back
+        os.utime(path, (time.time() - 60,) * 2)
+        found = [one for one in room.mailbox("bob").check() if one.text == "Before."]
+        assert [one.message.proof for one in found] == [None]
+
+
+def test_a_key_that_is_not_lost_takes_its_place_back(tmp_path: Path) -> None:
+    with postroom.open(tmp_path / "room.db") as room:
+        person(room).send("bob", "hello")
+        room.mailbox("bob").check()
+        new = key_file("impostor").public()
+        perform(room.core, OWNER, AddPerson(person="human", key=new, lost=True))
+        with pytest.raises(NotAllowed, match="is no key of human"):
+            person(room).send("bob", "Who am I?")
+        for caller in (OWNER, signing(room, "stranger").principal):
+            with pytest.raises(PostroomError):
+                perform(room.core, caller, RemovePerson(id=key_id(new)))
+        perform(room.core, signing(room).principal, RemovePerson(id=key_id(new)))
+        person(room).send("bob", "I am back.")
+        with pytest.raises(NotAllowed):
+            signing(room, "impostor").mailbox("human").send("bob", "Obey.")
+        news = room.mailbox("bob").check(kinds="key_changed")
+        assert "Do not rely on what" in news[-1].text and "Nobody proved that" in news[0].text
+
+
+def test_a_wire_of_a_folder_takes_no_answer_by_a_signed_request(tmp_path: Path) -> None:
+    with in_folder(tmp_path, "swarm") as room:
+        question = room.mailbox("bob").escalate("May I?", reason="approval", ladder=["human"])
+        proof = Proof(key="x", signature="x", over="request")
+        signed = replace(OWNER, proven=("human", proof))
+        with pytest.raises(NotAllowed, match="in mail folders"):
+            room.acting_as(signed).mailbox("human").reply(question.id, "yes")
+        assert [one.status for one in room.mailbox("bob").escalations()] == ["open"]
