@@ -22,7 +22,7 @@ from postroom.core.authorize import OWNER, agent_principal
 from postroom.errors import PostroomError, StoreBusy
 from postroom.room import room_of
 from postroom.server import broker, events
-from postroom.server.broker import INITIAL_SLICE, Broker
+from postroom.server.broker import INITIAL_SLICE, Broker, next_slice
 from postroom.server.callers import Caller
 from postroom.server.executor import Executor
 from postroom.server.requests import Schedule
@@ -267,12 +267,14 @@ def test_to_emit_costs_the_same_however_many_agents_there_are(
                 room_of(executor.core, OWNER).mailbox(f"a{number}").register(scopes=["team"])
             room_of(executor.core, OWNER).mailbox("joe").register(scopes=["apart"])
             broker, received = Broker(executor), list[str]()
-            for name in ("a1", "joe", "eve"):
-                await Caller(
-                    executor, broker, push=partial(_noted, received, name), principal=agent_principal(name)
-                ).subscribe({})
-            for one in broker._subscriptions():
-                broker._resume_later(one)
+            callers = [
+                Caller(executor, broker, push=partial(_noted, received, name), principal=agent_principal(name))
+                for name in ("a1", "joe", "eve")
+            ]
+            for caller in callers:
+                await caller.subscribe({})
+            for caller in callers:
+                caller.replies_sent()
             await asyncio.sleep(0.02)
             store = type(executor.core.store)
             records = store.records
@@ -320,19 +322,13 @@ def test_a_fault_of_ours_loses_no_event(tmp_path: Path, monkeypatch: pytest.Monk
     run(story())
 
 
-def test_a_burst_is_reported_in_pieces_that_take_a_moment(tmp_path: Path) -> None:
+def test_a_burst_is_reported_in_pieces_that_take_a_moment() -> None:
     """Letters may be large: a burst is begun with few of them, and what took long is followed by fewer."""
-
-    async def story() -> None:
-        async with opened(tmp_path) as executor:
-            broker, sizes = Broker(executor), list[int]()
-            for seen, seconds in ((4, 0.0), (8, 0.0), (16, 1.0), (4, 1.0), (1, 1.0), (1, 0.0), (1, 0.0)):
-                broker._adapt_slice(seen, seconds)
-                sizes.append(broker._slice)
-            assert [8, 16, 4, 1, 1, 2, INITIAL_SLICE] == sizes
-            broker.close()
-
-    run(story())
+    sizes, slice = list[int](), INITIAL_SLICE
+    for seen, seconds in ((4, 0.0), (8, 0.0), (16, 1.0), (4, 1.0), (1, 1.0), (1, 0.0), (1, 0.0)):
+        slice = next_slice(slice, seen, seconds)
+        sizes.append(slice)
+    assert [8, 16, 4, 1, 1, 2, INITIAL_SLICE] == sizes
 
 
 def test_a_resync_that_was_not_taken_is_reported_again(tmp_path: Path) -> None:

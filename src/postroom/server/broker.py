@@ -3,10 +3,10 @@
 Pull is the truth: each subscription has a cursor, and a notification of the store only says when to look. A
 subscriber that does not read falls behind, and goes on from its cursor when it reads again; nothing is lost.
 
-The store is read on threads, and what was found is sent on the thread of the event loop. `Found` is read once for
-all subscribers with the same rights that stand at the same cursor. `Subscription` sends events to one subscriber.
-`Broker` knows all subscriptions, watches the store, and ends the connections of callers whose token was revoked.
-How an event travels is not known here.
+The store is read on threads, and what was found is sent on the thread of the event loop. One look is for all
+subscribers that stand at the same cursor, whether they missed much or are up to date. `Subscription` sends events
+to one subscriber. `Broker` knows all subscriptions, watches the store, and ends the connections of callers whose
+token was revoked. How an event travels is not known here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from . import protocol
 from .events import LoadedChanges, check_filter, wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
     from datetime import datetime
 
@@ -48,12 +48,25 @@ if TYPE_CHECKING:
 log = logging.getLogger("postroom")
 
 
-MAX_SLICE = 200  # changes looked at in one go
+INITIAL_SLICE = 4  # changes in the first look of a burst
+MAX_SLICE = 50  # changes in one look: others get their turn meanwhile
+MAX_LOOK_SECONDS = 0.03  # after a longer look the next takes fewer changes
 RESYNC = "resync"  # the type of the event that says: some changes cannot be replayed any more
 
 
-class Subscription:
-    """One subscription: its filter, how far it was sent, and sending it more."""
+class Position:
+    """Up to where the changes of the room were looked at."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.slice = INITIAL_SLICE  # changes in the next look
+        self.is_paused = False
+        self.is_looking = False  # are changes being read?
+        self.checked = 0  # there was nothing more after this notification
+
+
+class Subscription(Position):
+    """One subscription: its filter, how far it was sent, and sending it more. `cursor`: all before it was sent."""
 
     def __init__(
         self,
@@ -66,17 +79,16 @@ class Subscription:
         sent: set[str],
         mailbox: str | None = None,
     ) -> None:
+        super().__init__(since)
         self.id = id
         self._core = core
         self.principal = principal
         self.push = push
         self.filter = filter
-        self.cursor = since  # everything up to here was sent
         self.sequence = 0  # events that were taken
-        self.is_behind = True  # until its caller knows that it has subscribed, and was sent what it missed
         self.is_over = False
-        self.catching_up: asyncio.TimerHandle | asyncio.Future[Any] | None = None
-        self.slice = MAX_SLICE  # changes sent in one go; fewer to a slow reader, or of large letters
+        self.is_paused = True  # until its caller knows that it has subscribed, and while it does not read
+        self.is_behind = True  # until it was sent what it missed
         # Events without a change that came while it catches up; None: they are dropped, for it does not read.
         self.held: deque[Event] | None = deque(maxlen=MAX_HELD)
         self._mailbox = mailbox  # whose letters are reported as delivered, because no session delivers them
@@ -153,9 +165,6 @@ class Subscription:
         return is_taken
 
 
-INITIAL_SLICE = 4  # changes in the first look of a burst
-MAX_LOOK_SECONDS = 0.03  # after a longer look the next takes fewer changes
-MAX_CATCH_UP = 50  # changes in one step of a subscriber that is behind: the others wait meanwhile
 RETRY_SECONDS = 5.0  # after a bug, or while the store cannot be read
 MAX_SUBSCRIPTIONS = 1000  # of one caller
 MAX_HELD = 100  # events held back for one subscriber while it catches up
@@ -166,11 +175,20 @@ POLL_SECONDS = 1.0  # between two looks where the store cannot notify
 class Found(NamedTuple):
     """Some changes, and what callers may see of them; LATER for a caller of which that takes long to find out."""
 
-    loaded: LoadedChanges
-    number: int  # of changes
+    loaded: LoadedChanges | None
+    number: int  # of changes; 0: there are no more
     after: Cursor
     revoked: set[str]  # tokens that these changes revoked
-    events: dict[Principal, list[Event] | str | None]
+    events: Mapping[Principal, list[Event] | Cursor | str | None]  # a cursor: what it missed cannot be replayed
+
+
+def next_slice(slice: int, seen: int, seconds: float) -> int:
+    """Return how many changes the next look takes: letters may be large, or for thousands of recipients, and
+    other callers wait meanwhile.
+    """
+    if seconds > MAX_LOOK_SECONDS:
+        return max(1, slice // 4)
+    return INITIAL_SLICE if seen < slice else min(MAX_SLICE, slice * 2)
 
 
 LATER = "later"
@@ -194,12 +212,9 @@ class Broker:
         self._watch: Watch | None = None
         self._starting: asyncio.Future[Cursor] | None = None  # the cursor when the watch began
         self._poll: asyncio.TimerHandle | None = None
-        self._cursor: Cursor | None = None  # everything up to here was looked at; None: nobody watches
-        self._slice = INITIAL_SLICE
-        self._must_look = False
+        self._own: Position | None = None  # up to where tokens that were revoked were found; None: nobody watches
+        self._notices = 1  # notifications so far
         self._tasks: set[asyncio.Future[Any]] = set()  # under way; without a reference they could vanish
-        self._is_looking = False
-        self._missed: dict[tuple[Cursor, int, Principal], asyncio.Future[Found]] = {}  # that are being read
 
     # -- subscribers
 
@@ -213,11 +228,11 @@ class Broker:
         value = params["since"] if params.get("since") is not None else params.get("replay_from")
         await self._start_watching()
         since, sent, known = await self._executor.read(self._start_position, caller.principal, value)
-        while self._cursor is None:  # the last other subscriber left meanwhile
+        while self._own is None:  # the last other subscriber left meanwhile
             await self._start_watching()
         id = f"sub-{next(self._numbers)}"
         self._by_caller.setdefault(caller, {})[id] = Subscription(
-            id, self._core, caller.principal, push, filter, since or self._cursor, sent, params.get(MAILBOX)
+            id, self._core, caller.principal, push, filter, since or self._own.cursor, sent, params.get(MAILBOX)
         )
         return {"subscriptionId": id, "cursor": str(known)}
 
@@ -251,8 +266,8 @@ class Broker:
     def resume(self, caller: Any) -> None:
         """Go on sending to a caller that reads again."""
         for subscription in self._by_caller.get(caller, {}).values():
-            if subscription.is_behind:
-                self._resume_later(subscription)
+            subscription.is_paused, subscription.checked = False, 0
+        self._begin_looks()
 
     def watch_token(self, caller: object, principal: Principal, expel: Callable[[], None]) -> None:
         """Call `expel` as soon as the token of a connected caller is revoked, by any process."""
@@ -304,7 +319,7 @@ class Broker:
     @property
     def number(self) -> int:
         """Return the number of the last change that was looked at; 0 while nobody watches."""
-        return 0 if self._cursor is None else self._cursor.number
+        return 0 if self._own is None else self._own.cursor.number
 
     def announce(self, event: Event) -> None:
         """Send an event that belongs to no change to its parties that subscribe now; without parties, to all."""
@@ -356,59 +371,66 @@ class Broker:
 
     def look(self) -> None:
         """Send what changed since the last look."""
-        self._must_look = True
-        if not self._is_looking:
-            self._is_looking = True
-            self._do(self._look_on())
+        self._notices += 1
+        self._begin_looks()
 
-    async def _look_on(self) -> None:
-        """Look slice by slice, until there is nothing more."""
+    def _begin_looks(self) -> None:
+        """Look for all subscribers that read and may have missed something, and for revoked tokens. Those at the
+        same cursor share one look.
+        """
+        groups: dict[tuple[Cursor, int], list[Position]] = {}
+        for one in (*filter(None, [self._own]), *self._subscriptions()):
+            if not (one.is_paused or one.is_looking or one.checked == self._notices):
+                groups.setdefault((one.cursor, one.slice), []).append(one)
+                one.is_looking = True
+        for (since, most), some in groups.items():
+            self._do(self._look(since, most, some))
+
+    async def _look(self, since: Cursor, most: int, some: list[Position]) -> None:
+        """Read some changes behind a cursor, and send them to the subscribers that stand there."""
+        notices, began = self._notices, self._loop.time()
+        principals = {one: one.principal for one in some if isinstance(one, Subscription)}
         try:
-            while self._must_look and self._cursor is not None and (self._by_caller or self._token_holders):
-                self._must_look = False
-                await self._look(self._cursor)
+            behind = {one.principal for one in principals if one.is_behind}
+            found = await self._executor.read(self._find, since, most, {*principals.values()}, behind)
         except PostroomError as unreadable:  # the notification was consumed; none comes again for the same change
-            if self._cursor is not None:
-                log.warning("subscribers wait: %s", unreadable)
-                self._loop.call_later(RETRY_SECONDS, self.look)
-        finally:
-            self._is_looking = False
-
-    async def _look(self, since: Cursor) -> None:
-        began, most = self._loop.time(), self._slice
-        listening = {one.principal for one in self._subscriptions() if not one.is_behind}
-        try:
-            found = await self._executor.read(self._find, since, most, listening)
-        except Resync:
-            await self._resync()
-            return
-        if found is None or self._cursor is not since:  # nothing new, or nobody watches any more
+            log.warning("subscribers wait: %s", unreadable)
+            for one in some:
+                one.is_looking = False
+            self._loop.call_later(RETRY_SECONDS, self._begin_looks)
             return
         # Before any event goes out: a revoked token must not see this change (G8).
         self._expel(found.revoked)
-        self._dispatch(found)
-        self._cursor, self._must_look = found.after, True
-        self._adapt_slice(found.number, self._loop.time() - began)
+        for one in some:
+            one.is_looking = False
+            if isinstance(one, Subscription) and (one.is_over or one.principal is not principals[one]):
+                continue
+            one.slice = next_slice(most, found.number, self._loop.time() - began)
+            one.checked = 0 if found.number else notices
+            if isinstance(one, Subscription):
+                self._send_found(one, found, found.events.get(one.principal))
+            else:
+                one.cursor = found.after
+        self._begin_looks()
 
-    def _find(self, since: Cursor, most: int, principals: AbstractSet[Principal]) -> Found | None:
-        """Return some changes behind a cursor, and what these callers may see of them; None if there are none."""
-        changes, after = self._store.changes(since, most)
+    def _find(
+        self, since: Cursor, most: int, principals: AbstractSet[Principal], behind: AbstractSet[Principal]
+    ) -> Found:
+        """Return some changes behind a cursor, and what these callers may see of them; on a thread. If there are
+        none, the events tell which of the callers that were behind still have their rights.
+        """
+        try:
+            changes, after = self._store.changes(since, most)
+        except Resync:
+            known = {one: current_cursor(self._core, one) for one in principals}
+            return Found(None, 1, self._store.cursor(), self._revoked({*self._token_holders}), known)
         if not changes:
-            return None
+            return Found(None, 0, since, set(), {one: [] for one in behind if _has_same_rights(self._core, one)})
         revoked = self._revoked({c.key for c in changes if c.kind == TOKEN and c.key is not None})
         # Without subscribers the store is watched for tokens alone.
         loaded = LoadedChanges(self._core, changes if principals else ())
         events = {one: LATER if loaded.takes_long(one) else loaded.find_events(one) for one in principals}
         return Found(loaded, len(changes), after, revoked, events)
-
-    def _adapt_slice(self, seen: int, seconds: float) -> None:
-        """Choose how many changes the next look takes: letters may be large, or for thousands of recipients, and
-        other callers wait meanwhile.
-        """
-        if seconds > MAX_LOOK_SECONDS:
-            self._slice = max(1, self._slice // 4)
-        else:
-            self._slice = INITIAL_SLICE if seen < self._slice else min(MAX_SLICE, self._slice * 2)
 
     def _revoked(self, ids: set[str]) -> set[str]:
         """Return which of these tokens are held here and not valid any more; on a thread."""
@@ -421,110 +443,45 @@ class Broker:
                 self._drop(caller)
                 self._loop.call_soon(expel)
 
-    def _dispatch(self, found: Found) -> None:
-        """Send some changes to all subscribers that are not behind. Most are not concerned by most changes."""
-        for subscription in self._subscriptions():
-            if subscription.is_behind:
-                continue
-            # One that came up to date during the look goes on from its own cursor.
-            events = found.events.get(subscription.principal, LATER)
-            if isinstance(events, str):
-                subscription.held = deque(maxlen=MAX_HELD)
-                self._resume_later(subscription)
-            elif events is None:
-                self._resume_later(subscription, RETRY_SECONDS)
-            else:
-                subscription.is_behind = not subscription.send_changes(events, found.after)
+    def _send_found(self, one: Subscription, found: Found, events: list[Event] | Cursor | str | None) -> None:
+        """Send to a subscriber what one look has found for it."""
+        if not found.number:
+            if one.is_behind:
+                one.is_behind = False
+                if events is not None:
+                    one.send_held()
+                one.held = None
+        elif isinstance(events, str):  # LATER
+            one.is_looking = one.is_behind = True
+            one.held = deque(maxlen=MAX_HELD) if one.held is None else one.held
+            self._do(self._send_later(one, found))
+        elif events is None:  # a bug was met
+            one.is_paused = one.is_behind = True
+            self._loop.call_later(RETRY_SECONDS, self._retry, one)
+        elif not (
+            one.send_changes(events, found.after)
+            if isinstance(events, list)
+            else one.send_resync(found.after, events)
+        ):
+            one.is_paused = one.is_behind = True  # it does not read
+            one.slice, one.held = max(1, one.slice // 4), None
 
-    def _resume_later(self, subscription: Subscription, seconds: float = 0) -> None:
-        """Go on with a subscriber from its own cursor, in a later round of the event loop."""
-        subscription.is_behind = True
-        if subscription.catching_up is None:
-            subscription.catching_up = self._loop.call_later(seconds, self._catch_up, subscription)
-
-    def _catch_up(self, subscription: Subscription) -> None:
-        if not subscription.is_over:
-            subscription.catching_up = asyncio.ensure_future(self._send_missed(subscription))
-
-    async def _send_missed(self, subscription: Subscription) -> None:
-        """Send one slice of what a subscriber missed; the next follows after others had their turn."""
-        principal = subscription.principal
+    async def _send_later(self, one: Subscription, found: Found) -> None:
+        """Find out on a thread of its own what a subscriber may see, which takes long, and send it."""
+        principal, events = one.principal, None
         try:
-            step = await self._find_step(subscription, principal)
-        except PostroomError as unreadable:
-            if not subscription.is_over:
-                log.warning("a subscriber waits: %s", unreadable)
-            step = partial(self._resume_later, subscription, RETRY_SECONDS)
-        subscription.catching_up = None
-        if subscription.principal is not principal:
-            self._resume_later(subscription)
-        elif not subscription.is_over:
-            step()
-
-    async def _find_step(self, subscription: Subscription, principal: Principal) -> Callable[[], None]:
-        """Read what a subscriber missed, and return the step that sends it."""
-        try:
-            found = await self._find_missed(subscription)
-        except Resync:
-            cursor, known = await self._executor.read(self._positions, [principal])
-            return partial(self._resync_one, subscription, cursor, known[principal])
-        if found is None:
-            still_may = (
-                await self._executor.read(_has_same_rights, self._core, principal) if subscription.held else True
-            )
-            return partial(self._go_on, subscription, still_may=still_may)
-        events = found.events[principal]
-        if isinstance(events, str):
+            assert found.loaded is not None  # noqa: S101 - there are changes
             events = await self._executor.run_slow(partial(found.loaded.find_events, principal))
-        return partial(self._send_found, subscription, events, found.after)
+        except PostroomError as unreadable:
+            log.warning("a subscriber waits: %s", unreadable)
+        one.is_looking = False
+        if one.principal is principal and not one.is_over:
+            self._send_found(one, found, events)
+        self._begin_looks()
 
-    def _resync_one(self, subscription: Subscription, cursor: Cursor, known: Cursor) -> None:
-        if subscription.send_resync(cursor, known):
-            self._resume_later(subscription)
-
-    def _go_on(self, subscription: Subscription, *, still_may: bool) -> None:
-        """Send to a subscriber with all others from now on, unless these were sent more while it read."""
-        if self._cursor is not None and subscription.cursor.number < self._cursor.number:
-            self._resume_later(subscription)
-            return
-        subscription.is_behind = False
-        if still_may:
-            subscription.send_held()
-        subscription.held = None
-
-    async def _find_missed(self, subscription: Subscription) -> Found | None:
-        """Return the changes behind a subscriber's cursor, read once for all that stand at the same one."""
-        key = subscription.cursor, min(subscription.slice, MAX_CATCH_UP), subscription.principal
-        if key not in self._missed:
-            self._missed[key] = self._executor.read(self._find, key[0], key[1], {key[2]})
-            self._missed[key].add_done_callback(lambda _: self._missed.pop(key))
-        return await asyncio.shield(self._missed[key])
-
-    def _positions(self, principals: Iterable[Principal]) -> tuple[Cursor, dict[Principal, Cursor]]:
-        """Return where the room stands, and what these callers see of that; on a thread."""
-        return self._store.cursor(), {one: current_cursor(self._core, one) for one in principals}
-
-    def _send_found(self, subscription: Subscription, found: list[Event] | None, after: Cursor) -> None:
-        """Send events to a subscriber that is behind, and go on with it as long as it reads."""
-        if found is None:
-            self._resume_later(subscription, RETRY_SECONDS)
-        elif subscription.send_changes(found, after):
-            subscription.slice = min(MAX_SLICE, subscription.slice * 2)
-            self._resume_later(subscription)
-        else:  # it does not read
-            subscription.slice, subscription.held = max(1, subscription.slice // 4), None
-
-    async def _resync(self) -> None:
-        listening = {one.principal for one in self._subscriptions() if not one.is_behind}
-        cursor, known = await self._executor.read(self._positions, listening)
-        self._expel(await self._executor.read(self._revoked, {*self._token_holders}))
-        if self._cursor is None:
-            return
-        self._cursor, self._must_look = cursor, True
-        for subscription in self._subscriptions():
-            if not subscription.is_behind:  # one that is behind finds out when it catches up
-                seen = known.get(subscription.principal, cursor)
-                subscription.is_behind = not subscription.send_resync(cursor, seen)
+    def _retry(self, one: Subscription) -> None:
+        one.is_paused = False
+        self._begin_looks()
 
     def _subscriptions(self) -> list[Subscription]:
         return [subscription for own in self._by_caller.values() for subscription in own.values()]
@@ -547,8 +504,8 @@ class Broker:
             if self._watch is watch:
                 self._stop_watching()
             raise
-        if self._watch is watch and self._cursor is None:
-            self._cursor = cursor
+        if self._watch is watch and self._own is None:
+            self._own = Position(cursor)
             self.look()
 
     def _stop_if_unused(self) -> None:
@@ -564,7 +521,7 @@ class Broker:
         if self._watch.fileno() >= 0:
             self._loop.remove_reader(self._watch.fileno())
         self._watch.close()
-        self._watch = self._cursor = None
+        self._watch = self._own = None
 
     def _on_notified(self) -> None:
         if self._watch is not None:
