@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from postroom.cli.command import TEXT, command_of, with_common
 from postroom.cli.parse import parse
 from postroom.cli.table import COMMANDS, FORMER, GROUPS, resolve
+from postroom.cli.tasks import WHY
 from postroom.errors import Invalid, PostroomError
 from tests.cli.shell import Shell
 
@@ -91,6 +92,7 @@ def test_places_share_words() -> None:
             "postroom fail ID tries it again later; postroom reject ID makes it a dead letter",
         ),
         (("send", "b", "x", "--ttl", "1h"), "--ttl", "--expires SPAN says for how long the letter is offered"),
+        (("forward", "a", "carl", "have a look"), "TO", "a text has an option, such as --body"),
         (("wait", "10s"), "arguments", "--timeout 10s"),
         (("claim", "5"), "arguments", "--count 5"),
         (("doctor", "fix"), "arguments", "--repair mends what is safe to mend"),
@@ -210,7 +212,7 @@ def test_every_command_is_declared_whole(name: str) -> None:
     assert command.examples and command.json
     options = with_common(command.options)
     assert all(option.help for option in options)
-    named = [option.name for option in options if option is not TEXT]  # the same value as --body
+    named = [option.name for option in options if option not in {TEXT, WHY}]  # the same as --body and --reason
     spelt = [spelling for option in options for spelling in option.names]
     assert len(named) == len(set(named))
     assert len(spelt) == len(set(spelt))

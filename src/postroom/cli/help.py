@@ -117,12 +117,13 @@ def group(name: str, width: int) -> str:
 def usage(command: Command) -> str:
     """Return one line with the arguments and required options of a command, in order."""
     words = [f"postroom {command.name}"]
+    places = {option.name for option in command.options if option.is_place}
     for option in command.options:
         if option.is_place:
             word = f"{option.metavar}{'...' if option.many else ''}"
             dashes = "-- " if command.name == "work" else ""
             words.append(dashes + word if option.required else f"[{word}]")
-        elif option.required:
+        elif option.required and option.name not in places:
             words.append(f"{option.names[-1]} {option.metavar}")
     if any(not option.is_place and not option.required for option in command.options):
         words.insert(1 if command.name == "work" else len(words), "[OPTIONS]")

@@ -75,6 +75,16 @@ def json(word: str, option: Option) -> Any:
     return read_json(word, _field(option), depth=DEEPEST, largest=LARGEST)
 
 
+def address(word: str, option: Option) -> Any:
+    if word.startswith("{"):  # no name begins so
+        return json(word, option)
+    if " " in word.strip():
+        raise Usage(
+            f"{_short(word)} is no name", field=_field(option), hint="a text has an option, such as --body"
+        )
+    return word
+
+
 def choice(word: str, option: Option) -> str:
     if word.lower() not in option.choices:
         raise Usage(f"{_short(word)} is not one of them", field=_field(option), hint=", ".join(option.choices))
@@ -101,7 +111,7 @@ _CONVERTERS: dict[str, Any] = {  # by the kind of an option
     "past": past,
     "count": count,
     "json": json,
-    "address": lambda word, option: json(word, option) if word.startswith("{") else word,  # no name begins so
+    "address": address,
     "word": choice,
     "setting": setting,
     "pair": pair,

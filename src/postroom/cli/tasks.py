@@ -37,6 +37,7 @@ ID = Option(
     "ID", name="id", help="the letter that opened it, or a later one of it", required=True, complete="tasks"
 )
 NOT_HERE = ("kind", "cc", "bcc", "at", "in_reply_to")  # a step is reported to the other party alone, at once
+WHY = Option("TEXT", name="reason", help="why, in place of --reason")
 REASON = Option("--reason", help="why", metavar="TEXT", required=True)
 NO_ACK = Option(
     "--no-ack",
@@ -213,12 +214,13 @@ command(
 @command(
     "tasks reject",
     ID,
+    WHY,
     REASON,
     EXTRA,
     verb="tasks.TaskStep",
     without=(*NOT_HERE, "step", "body"),
     view=moved,
-    examples=(("postroom tasks reject t-1 --as reviewer --reason 'no time'", "not me"),),
+    examples=(("postroom tasks reject t-1 'no time' --as reviewer", "not me"),),
     looks=True,
 )
 @command(
@@ -270,17 +272,20 @@ command(
 @command(
     "tasks fail",
     ID,
+    WHY,
     REASON,
     EXTRA,
     verb="tasks.TaskStep",
     without=(*NOT_HERE, "step", "body"),
     view=moved,
-    examples=(("postroom tasks fail t-3 --as reviewer --reason 'the file is gone'", "sorry"),),
+    examples=(("postroom tasks fail t-3 'the file is gone' --as reviewer", "sorry"),),
     looks=True,
 )
 @command(
     "tasks cancel",
     ID,
+    WHY,
+    Option("--reason", help="why", metavar="TEXT"),
     EXTRA,
     verb="tasks.TaskStep",
     without=(*NOT_HERE, "step", "body", "token"),
