@@ -15,7 +15,6 @@ import pytest
 
 from postroom import chipset as postroom_chipset
 from postroom.chipset import Chipset
-from postroom.chipset.folder import text_of
 from postroom.chipset.mail import TYPES
 from postroom.core import peers
 from postroom.core.authorize import OWNER
@@ -24,6 +23,7 @@ from postroom.core.verb import perform
 from postroom.errors import Invalid, StoreFailing
 from postroom.model.query import Query
 from postroom.store.files import quarantine
+from postroom.store.files.layouts.base import text_of
 from tests.chipset.people import finish, start
 from tests.rooms import FakeClock
 

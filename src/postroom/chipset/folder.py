@@ -18,7 +18,7 @@ import stat
 import threading
 import time
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -28,28 +28,15 @@ from ..errors import Invalid, PostroomError, StoreBusy, StoreFailing, Unreadable
 from ..model.names import check_agent, fold
 from ..model.values import read_json
 from ..store.files import durable as files_durable
+from ..store.files.layouts.base import time_or_none
 from ..store.sqlite.ground import make_folder, sync_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
 
 
 TICK = timedelta(microseconds=1)  # the least difference between two times that must differ
-
-
-def text_of(time: datetime) -> str:
-    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
-def time_in(value: Any) -> datetime | None:
-    """Return the time in a text, of any zone; UTC if it has none. None if it is no time."""
-    if not isinstance(value, str):
-        return None
-    try:
-        time = datetime.fromisoformat(value)
-        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
 
 
 def name_of(time: datetime) -> str:
@@ -61,7 +48,7 @@ def time_in_name(name: str) -> datetime | None:
     """Return the time at the start of a file's name."""
     day, _, rest = name.removesuffix(".json").partition("T")
     clock = rest.partition("Z")[0].replace("-", ":")
-    return time_in(f"{day}T{clock}Z")
+    return time_or_none(f"{day}T{clock}Z")
 
 
 def after(time: datetime, last: datetime | None) -> datetime:

@@ -27,7 +27,8 @@ from ..errors import IllegalMove, Invalid, NotAllowed, StaleRevision, Unreadable
 from ..model.codec import blake2b
 from ..model.names import check_agent, fold
 from ..model.values import check_label, check_line
-from .folder import ENDING, OWN, after, folder_of, text_of, time_in
+from ..store.files.layouts.base import text_of, time_or_none
+from .folder import ENDING, OWN, after, folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,7 +115,7 @@ class Item(Struct, frozen=True, kw_only=True):
 
         A start in the future is from a wrong clock, and ignored.
         """
-        times = [time for start in self.starts if (time := time_in(start.partition(" ")[0])) is not None]
+        times = [time for start in self.starts if (time := time_or_none(start.partition(" ")[0])) is not None]
         return min(((now - time).total_seconds() for time in times if time <= now), default=math.inf)
 
 
@@ -345,7 +346,7 @@ def _hook_in(fields: Fields, file: str) -> Hook:
         agent_id=agent,
         status=Status(status),
         work_item=item,
-        last_activity=time_in(fields.get("last_activity")),
+        last_activity=time_or_none(fields.get("last_activity")),
         extra={name: value for name, value in fields.items() if name not in _FIELDS},
     )
 
@@ -367,6 +368,6 @@ def _item_in(value: Any, file: str) -> WorkItem | None:
     return WorkItem(
         bead_id=bead,
         title=title if isinstance(title, str) else "",
-        assigned_at=time_in(value.get("assigned_at")),
+        assigned_at=time_or_none(value.get("assigned_at")),
         extra={name: what for name, what in value.items() if name not in _ITEM_FIELDS},
     )

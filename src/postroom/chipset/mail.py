@@ -30,10 +30,10 @@ from ..model.delivery import OPEN, State
 from ..model.names import check_agent, check_party
 from ..model.query import Query
 from ..store.files import durable, letter_files
-from ..store.files.layouts.base import Where, line_in
+from ..store.files.layouts.base import Where, line_in, text_of, time_or_none
 from ..store.files.layouts.chipset import LAYOUT
 from ..store.sqlite.rows import micros
-from .folder import LARGEST, text_of, time_in
+from .folder import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -267,7 +267,7 @@ def _check_fields(message: Any) -> Fields:
 
 
 def _time(value: Any) -> datetime:
-    time = time_in(value)
+    time = time_or_none(value)
     if time is None or time.year < 1970 or micros(time) >= letter_files.LATEST:
         raise Invalid(f"{value!a} is not a time", field="timestamp", hint="write it as 2026-03-05T10:30:00Z")
     return time

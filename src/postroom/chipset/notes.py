@@ -20,7 +20,8 @@ from msgspec.structs import replace
 from ..errors import Invalid, Unreadable
 from ..model.names import check_agent
 from ..model.values import check_label, check_line, check_text
-from .folder import ENDING, OWN, after, name_of, text_of, time_in, time_in_name
+from ..store.files.layouts.base import text_of, time_or_none
+from .folder import ENDING, OWN, after, name_of, time_in_name
 from .hooks import LONGEST_BEAD
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ class Nudges:
             fields = self._folder.read(*_HANDLED, self._memory(agent))
         except Unreadable:  # the agent acts on the nudge once more
             return None
-        return time_in((fields or {}).get("handled"))
+        return time_or_none((fields or {}).get("handled"))
 
     def _memory(self, agent: str) -> str:
         return self._folder.spelling(agent, *_HANDLED, ending=".json")
@@ -264,7 +265,7 @@ class Nudges:
 def _nudge_in(fields: Fields) -> Nudge:
     """Return the nudge in a slot, or raise Unreadable."""
     sender, type, message = (fields.get(name) for name in ("from", "type", "message"))
-    timestamp = time_in(fields.get("timestamp"))
+    timestamp = time_or_none(fields.get("timestamp"))
     if timestamp is None or type not in TYPES:
         raise Unreadable("its slot has no timestamp, or no type that is known")
     try:

@@ -21,8 +21,8 @@ from ..core.verb import perform
 from ..errors import IdTaken, PostroomError
 from ..model.codec import blake2b
 from ..model.names import check_agent, fold
-from ..store.files.layouts.base import line_in
-from .folder import ENDING, OWN, text_of
+from ..store.files.layouts.base import line_in, text_of
+from .folder import ENDING, OWN
 from .hooks import AT_WORK, HOOKS, Status
 from .notes import HEALTH_CHECK, RESPONSE, STALL_WARNING
 
