@@ -242,7 +242,7 @@ def test_agents_above_a_late_answer_are_notified_and_done_with_it(room: Room, cl
     sent = room.mailbox("ann").escalate("x", reason="blocked", ladder=["lead", "coo", "human"])
     climb(room, clock)
     climb(room, clock)
-    coo, human = room.mailbox("coo"), room.mailbox("human")
+    coo, human = room.mailbox("coo"), person(room)
     human.check()  # read, and left lying
     room.mailbox("lead").reply(sent.id, "sorry, here it is")
     assert room.sweep().climbed == 0

@@ -48,7 +48,7 @@ def test_each_thing_waits_once_urgent_first_then_the_oldest(room: Room, clock: F
 
 def test_without_mail_only_steps_are_listed_and_opened_letters_can_be_added(room: Room, clock: FakeClock) -> None:
     let_things_wait(room, clock)
-    human = room.mailbox("human")
+    human = person(room)
     assert ["escalation", "question", "task"] == [one.what for one in human.waiting(mail=False)]
     human.check()
     assert ["escalation", "question", "task"] == [one.what for one in human.waiting()]

@@ -103,7 +103,7 @@ def test_the_word_of_the_person_has_a_fence_and_a_sentence_of_its_own(shell: She
     shell.post("human", "bob", "Use the stable one.")
     message = shown()
     assert re.search(rf"\n[^\n]*{UNPROVEN}[^\n]*\n<<<letter \w+\nUse the stable one\.\n", message)
-    assert "**From human (unverified)**" in message and USERS not in message, "anybody can say that name"
+    assert "**From human (unproven)**" in message and USERS not in message, "anybody can say that name"
     with shell.room() as room:  # not even who shows the token of that mailbox is the person
         room.acting_as(Principal("agent:human", agent="human", token="1")).mailbox("human").send("bob", "Yes.")  # noqa: S106
     assert UNPROVEN in (message := shown()) and USERS not in message
