@@ -17,16 +17,21 @@ import postroom
 from postroom import NotAllowed, PostroomError, Room
 from postroom.core import transfer
 from postroom.core import verb as core_verb
+from postroom.core.agents import RecordHeartbeats
 from postroom.core.authorize import OWNER
 from postroom.core.people import AddPerson, RemovePerson
+from postroom.core.proof import is_unproven
 from postroom.core.transfer import Copy
 from postroom.core.verb import perform
 from postroom.model.delivery import State
 from postroom.model.message import Proof
 from postroom.model.person import key_id
-from postroom.model.query import Query
+from postroom.model.query import LetterQuery, Query
+from postroom.model.record import GUARD, Record
+from postroom.nanobot import MailboxManager as NanobotManager
 from postroom.store.files.connection import FileConnection
-from postroom.store.protocol import Move
+from postroom.store.protocol import Move, Put
+from postroom.swarm import MailboxManager as SwarmManager
 from tests.people import key_file, person, signing
 from tests.rooms import texts
 from tests.server.credulous import nobody
@@ -227,6 +232,38 @@ def test_what_others_read_in_a_persons_mailbox_is_not_read(tmp_path: Path) -> No
         assert [one.read for one in room.mailbox("human").waiting(opened=True)] == [True]
 
 
+def test_the_mailboxes_of_designs_do_nothing_for_a_person(tmp_path: Path) -> None:
+    with NanobotManager(tmp_path / "nanobot") as manager:
+        for refused in (
+            lambda: manager.register("human", {"allow_from": ["eve"]}),
+            lambda: manager.update_status("human", "idle"),
+            lambda: manager.send("human", "bob", {"content": "approved", "reply_to": "m-1"}),
+        ):
+            with pytest.raises(NotAllowed, match="with a person's key"):
+                refused()
+        manager.send("bob", "human", {"content": "Look."})
+        with pytest.raises(NotAllowed, match="with a person's key"):
+            manager.mark_processed("human", manager.poll("human")[0]["_filename"])
+    with in_folder(tmp_path, "swarm") as room:
+        swarm = SwarmManager(room=room)
+        letter = swarm.send("bob", "user", "Look", "Look.")
+        assert swarm.read_message(letter.id)
+        assert swarm.check_mailbox("user")[0].read_at is None
+        with pytest.raises(NotAllowed, match="with a person's key"):
+            swarm.mark_completed(letter.id)
+
+
+def test_nobody_sends_a_person_away_or_shows_their_mail(tmp_path: Path) -> None:
+    with postroom.open(tmp_path / "room.db") as room:
+        person(room).register()
+        letter = room.mailbox("coder").send("human", "Look.")
+        for act in (lambda box: box.leave(), lambda box: box.mark_shown(letter.id, "claude", "start")):
+            with pytest.raises(NotAllowed, match="with a person's key"):
+                act(room.mailbox("human"))
+        perform(room.core, OWNER, RecordHeartbeats(names=["human"], leaving=True))
+        assert not room.agent("human").presence.left
+
+
 # -- another room
 
 
@@ -276,6 +313,31 @@ def test_a_copy_changes_no_question_task_or_card_of_a_person(tmp_path: Path) -> 
             copied = perform(room.core, OWNER, Copy(source=other.core))
             assert before == waits(room) and len(copied.refused) >= 4
             room.mailbox("coder").send("human", "It still goes through.")
+
+
+@pytest.mark.parametrize("is_guarded", [True, False])
+def test_a_copy_leads_a_persons_mail_to_nobody_else(
+    tmp_path: Path, is_guarded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_guarded:  # the planted twin
+        monkeypatch.setattr(transfer, "people_names", lambda _core: frozenset())
+    with postroom.open(tmp_path / "room.db") as room, postroom.open(tmp_path / "other.db") as other:
+        room.mailbox("coder").send("human", "Look.")
+        other.mailbox("bob").send("eve", "hello")
+        other.core.store.commit([Put(record=Record(kind=GUARD, key="human", value={"moved_to": "eve"}))])
+        perform(room.core, OWNER, Copy(source=other.core))
+        assert room.core.store.names("human")[0].mailbox == ("human" if is_guarded else "eve")
+
+
+def test_what_a_person_was_called_before_proves_nothing_either(tmp_path: Path) -> None:
+    """In a room in which an earlier version renamed agents."""
+    with postroom.open(tmp_path / "room.db") as room:
+        question = room.mailbox("coder").escalate("May I?", reason="approval", ladder=["human"], cc=["boss"])
+        room.mailbox("boss").reply(question.id, "approved")
+        guard = Put(record=Record(kind=GUARD, key="boss", value={"moved_to": "human"}))
+        room.core.store.commit([guard])
+        message = room.core.store.letters(LetterQuery(sender="boss"))[0].message
+        assert is_unproven(room.core, message)
 
 
 # -- keys that are gone

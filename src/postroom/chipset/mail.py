@@ -166,7 +166,7 @@ class Mailboxes:
             named = replace(draft, letter_id=_id_at(draft.agent_id, time))
             now = core.now().wall
             (post,) = messages.prepare_all(core, principal, [named], now)
-            letter = replace(post.message, created_at=time)
+            letter = replace(post.message, created_at=time, proof=None)  # it was signed with another time
             sent = tuple(replace(one, delivered_at=now) for one in post.deliveries)  # its age in the inbox is real
             post = replace(post, message=letter, deliveries=sent, encoded=encode_within_limit(letter, core.limits))
             try:

@@ -36,6 +36,7 @@ from ..store.protocol import Move, Put, all_names, record_keys
 from . import names as core_names
 from . import task_index
 from .core import change_record, commit, find_record, find_value, put_record, records_of, values_of
+from .proof import is_person
 from .validation import as_list, check_count, check_seconds
 from .verb import LOCAL, MailboxVerb, Verb, perform, verb
 
@@ -163,7 +164,7 @@ class RecordHeartbeat(MailboxVerb, kw_only=True):
         return _beat(core, self.agent_id, moment, changed)
 
 
-@verb("goodbye", Agent, under="agent", action="heartbeat")
+@verb("goodbye", Agent, under="agent", action="register")
 class Goodbye(MailboxVerb, kw_only=True):
     """Sign off; mail that comes meanwhile waits."""
 
@@ -221,7 +222,8 @@ class RecordHeartbeats(Verb, kw_only=True):
             for name in self.names:
                 held = beats.get(name)
                 last = first_beat(moment) if held is None else convert(held.value, Heartbeat)
-                if name in cards and not (self.leaving and last.left):
+                stays = self.leaving and (last.left or is_person(core, name))  # nobody sends a person away (G12)
+                if name in cards and not stays:
                     beat = replace(last, dormant=False, **changed)
                     writes.append(put_record(BEAT, name, beat, held, durable=False))
             return writes, [write.record.key for write in writes]

@@ -94,7 +94,7 @@ NEEDS: dict[str, frozenset[str]] = {
 # nobody: in a person's mailbox it needs that person's proof (`proof`). Reading needs none, and a letter is signed
 # when it is composed.
 _WORK_OF_PERSON = frozenset({"claim", "settle", "revive", "purge", "unsend", "task", "escalations"})
-PROVEN = _WORK_OF_PERSON | {"block", "register", "converse"}
+PROVEN = _WORK_OF_PERSON | {"block", "register", "converse", "show"}
 
 # Actions in which a caller could pose as the postmaster, and the field that names the agent in each.
 _NAME_FIELD = {"send": "sender", "register": "id", "join": "agent_id"}

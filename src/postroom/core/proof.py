@@ -21,6 +21,7 @@ from ..model.names import fold
 from ..model.record import EVERYONE, IDENTITY, NONCES, PERSON
 from ..policy.limits import people_of
 from .core import change_record, find_value, values_of
+from .names import current_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,8 +84,10 @@ def people_names(core: Core) -> frozenset[str]:
 
 
 def is_unproven(core: Core, message: Message) -> bool:
-    """Return whether a letter is in a person's name without proof: such a letter settles nothing."""
-    return message.proof is None and is_person(core, message.sender)
+    """Return whether a letter is in a person's name, also a former one, without proof: it settles nothing."""
+    if message.proof is not None:
+        return False
+    return is_person(core, message.sender) or is_person(core, current_name(core, message.sender))
 
 
 def check_person(core: Core, principal: Principal, mailbox: str, phrase: str) -> None:

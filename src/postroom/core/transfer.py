@@ -318,6 +318,10 @@ class _Run:
         """Make former names of renamed agents aliases in the target, before mail comes under the new names."""
         for record in self._source.records(GUARD):
             new, held = guard_from(record.value).moved_to, spelling_of(self._target, record.key)
+            is_persons = fold(record.key) in self._people
+            if new is not None and (is_persons or (held not in {None, new} and fold(new) in self._people)):
+                self._refuse(f"{record.kind} {record.key}", NotAllowed(_FOR_PERSON))
+                continue
             if new is None or held == new or (held != record.key and fold(held or "") == fold(new)):
                 continue
             cards = self._target.records(CARD, record.key)

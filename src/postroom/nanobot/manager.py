@@ -23,9 +23,10 @@ from msgspec.structs import replace
 
 from .. import room
 from ..core import addressing, agents, compose, deliveries, folders, inbox, messages, names, task_index, work
-from ..core.authorize import OWNER
+from ..core.authorize import OWNER, phrase_of
 from ..core.core import change_record, commit, find_record, find_value, put_record, values_of
 from ..core.messages import check_answer_rate
+from ..core.proof import check_person, is_person, sign_letter
 from ..core.validation import check_count
 from ..core.verb import perform
 from ..errors import HopsSpent, IllegalMove, Invalid, LeaseLost, UnknownAgent, UnknownMessage, Unreadable
@@ -123,6 +124,8 @@ def post_message(core: Core, sender: str, to: str, msg: dict[str, Any]) -> Post:
     now = core.now().wall
     filled = _filled(core, sender, to, msg, now)
     message = counted(core, _followed(core, _letter(core, sender, to, filled, now)), to)
+    if is_person(core, sender):
+        sign_letter(core, OWNER, message)  # here nobody signs: an answer is refused, another letter is unproven
     check_answer_rate(core, message)
     encoded = compose.encode_within_limit(message, core.limits)
     msg.update({name: filled[name] for name in ("id", "from", "to", "timestamp")})
@@ -243,6 +246,7 @@ def register(core: Core, name: str, card: Any) -> None:
     value = check_object(card, "card", core.limits.max_depth)
     if value.get("agent_id") not in {None, ""} and check_agent(value["agent_id"], "card.agent_id") != name:
         raise Invalid(f"is {value['agent_id']!a}, not {name!a}", field="card.agent_id")
+    _check_no_person(core, name)
     moment = core.now()
     written, beat = _card(core, name, value, moment), _beat(value, moment)
 
@@ -261,6 +265,12 @@ def register(core: Core, name: str, card: Any) -> None:
     commit(core, plan)
 
 
+def _check_no_person(core: Core, name: str) -> None:
+    """Refuse to change who may write to a person, or whether they are there (G12)."""
+    if is_person(core, name):
+        check_person(core, OWNER, name, phrase_of("register"))
+
+
 def is_registered(core: Core, name: str) -> bool:
     return find_record(core, CARD, name) is not None
 
@@ -272,6 +282,8 @@ def heartbeat(core: Core, name: str) -> None:
 def update_status(core: Core, name: str, status: Any, current_tasks: Any) -> None:
     """Record a status, which counts as a heartbeat unless offline. Without `current_tasks` its tasks stay."""
     word = check_label(status, "status")
+    if word == Status.OFFLINE:
+        _check_no_person(core, name)
     tasks = None if current_tasks is None else agents.check_tasks(current_tasks)
     moment = core.now()
 

@@ -33,6 +33,7 @@ from ..core.authorize import authorize
 from ..core.compose import Draft, encode_within_limit
 from ..core.messages import check_answer_rate
 from ..core.names import mailbox_named
+from ..core.proof import is_own_reader
 from ..core.verb import perform
 from ..errors import (
     IllegalMove,
@@ -473,6 +474,8 @@ class Lifecycle:
 
     def _read(self, found: Found) -> Found:
         if not is_unread(found.delivery):
+            return found
+        if not is_own_reader(self._core, self._principal, found.delivery.mailbox):
             return found
         now = self._core.now().wall
         return self._moved(
