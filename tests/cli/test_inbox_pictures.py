@@ -17,8 +17,9 @@ from postroom.cli import output
 from postroom.cli.answer import Screen
 from postroom.cli.inbox import session
 from postroom.cli.inbox.screen import extent, frame
-from postroom.cli.inbox.state import GONE, InboxState, arrived
+from postroom.cli.inbox.state import InboxState, arrived
 from postroom.cli.output import barred, body_lines, broken, width, wrapped
+from postroom.core.actions import GONE
 from postroom.core.waiting_list import MOST
 from postroom.model.message import Message
 from tests.cli.test_inbox_state import NOW, entry, inbox_with, press

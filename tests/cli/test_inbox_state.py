@@ -14,7 +14,6 @@ from postroom.cli.inbox import state as inbox_state
 from postroom.cli.inbox.screen import Key
 from postroom.cli.inbox.session import Drafts
 from postroom.cli.inbox.state import (
-    GONE,
     Do,
     Edit,
     Effect,
@@ -28,7 +27,8 @@ from postroom.cli.inbox.state import (
     pressed,
 )
 from postroom.clock import SystemClock
-from postroom.core import waiting_list
+from postroom.core import actions, waiting_list
+from postroom.core.actions import GONE
 from postroom.errors import Conflict, IllegalMove, Invalid
 from tests.people import person
 
@@ -122,14 +122,14 @@ def test_a_letter_is_scrolled_as_far_as_it_goes() -> None:
 # -- deeds
 
 WHATS = [
-    ("a", "escalation", inbox_state.APPROVE), ("d", "escalation", inbox_state.DECLINE), ("r", "escalation", inbox_state.REPLY),
-    ("r", "question", inbox_state.ANSWER), ("a", "task", inbox_state.ACCEPT), ("d", "task", inbox_state.REJECT),
-    ("r", "task", inbox_state.WRITE), ("r", "letter", inbox_state.REPLY),
+    ("a", "escalation", actions.APPROVE), ("d", "escalation", actions.DECLINE), ("r", "escalation", actions.REPLY),
+    ("r", "question", actions.ANSWER), ("a", "task", actions.ACCEPT), ("d", "task", actions.REJECT),
+    ("r", "task", actions.WRITE), ("r", "letter", actions.REPLY),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("key", "what", "verb"), WHATS, ids=[f"{verb.name} {what}" for _, what, verb in WHATS])
-def test_a_key_some_words_and_enter_are_a_deed(key: str, what: str, verb: inbox_state.Verb) -> None:
+def test_a_key_some_words_and_enter_are_a_deed(key: str, what: str, verb: actions.Action) -> None:
     one = entry("m-1", what)
     request, wishes = press(inbox_with(one), key)
     assert (wishes, request.writing) == ([], inbox_state.Writing(one, verb))
@@ -145,8 +145,8 @@ def test_what_a_task_allows_depends_on_where_it_stands() -> None:
         for state in ("accepted", "working", "completed")
     }
     assert stands == {
-        "accepted": (inbox_state.COMPLETE, inbox_state.REJECT, inbox_state.WRITE),
-        "working": (inbox_state.COMPLETE, inbox_state.FAIL, inbox_state.WRITE),
+        "accepted": (actions.COMPLETE, actions.REJECT, actions.WRITE),
+        "working": (actions.COMPLETE, actions.FAIL, actions.WRITE),
         "completed": (),
     }
     assert press(inbox_with(entry("t", "task")), "c")[0].writing is None
@@ -155,7 +155,7 @@ def test_what_a_task_allows_depends_on_where_it_stands() -> None:
 def test_a_new_letter_needs_a_name_and_words(tmp_path: Any) -> None:
     inbox, wishes = press(inbox_with(entry("m-1")), "w", "bob How far are you?", "enter")
     (wish,) = wishes
-    assert isinstance(wish, Do) and (wish.verb, wish.words) == (inbox_state.COMPOSE, "bob How far are you?")
+    assert isinstance(wish, Do) and (wish.verb, wish.words) == (actions.COMPOSE, "bob How far are you?")
     assert inbox.drafts == {("new-letter", "compose"): "bob How far are you?"}, "kept until it is sent"
     with postroom.open(tmp_path / "room.db", durability="process") as room:
         assert "Sent." == session.do(person(room), wish)
@@ -172,7 +172,7 @@ def test_an_answer_is_shown_and_taken_back_while_nobody_worked_on_it(tmp_path: A
         human, bob = person(room), room.mailbox("bob")
         bob.escalate("May I?", reason="approval", ladder=["human"])
         (waits,) = questions_first(human.waiting())
-        session.do(human, Do(waits, inbox_state.APPROVE))
+        session.do(human, Do(waits, actions.APPROVE))
         assert bob.escalations() == []
         (answer,) = session.sent(human)
         assert (answer["what"], answer["from"], answer["text"]) == ("sent", "bob", "approved")
@@ -182,12 +182,12 @@ def test_an_answer_is_shown_and_taken_back_while_nobody_worked_on_it(tmp_path: A
         assert bob.check() == []
         (again,) = questions_first(human.waiting())
         assert again["id"] == waits["id"], "the question waits again"
-        session.do(human, Do(again, inbox_state.DECLINE, "Not now."))
+        session.do(human, Do(again, actions.DECLINE, "Not now."))
         assert [letter.text for letter in bob.check()] == ["declined: Not now."]
         bob.claim()
         newest = session.sent(human)[0]
         with pytest.raises(IllegalMove, match="too late"):
-            session.do(human, Do(newest, inbox_state.UNSEND))
+            session.do(human, Do(newest, actions.UNSEND))
 
 
 def test_what_is_urgent_comes_first(tmp_path: Any) -> None:
@@ -201,19 +201,19 @@ def test_what_is_urgent_comes_first(tmp_path: Any) -> None:
 
 
 def test_every_deed_has_its_key_in_the_help() -> None:
-    assert {verb.key for some in inbox_state.OFFERED.values() for verb in some} | {"e"} == set(inbox_state.KEYS)
-    for some in inbox_state.OFFERED.values():
+    assert {verb.key for some in actions.OFFERED.values() for verb in some} | {"e"} == set(actions.KEYS)
+    for some in actions.OFFERED.values():
         assert len({verb.key for verb in some}) == len(some)
 
 
 def test_done_with_what_was_never_opened_is_asked_once_more() -> None:
     unread, read = entry("m-1"), entry("m-2", read=True)
-    assert press(inbox_with(read), "x")[1] == [Do(read, inbox_state.DONE)]
+    assert press(inbox_with(read), "x")[1] == [Do(read, actions.DONE)]
     once, wishes = press(inbox_with(unread, read), "x")
     assert (wishes, "x again" in once.notice) == ([], True)
-    assert press(once, "x")[1] == [Do(unread, inbox_state.DONE)]
+    assert press(once, "x")[1] == [Do(unread, actions.DONE)]
     assert press(once, "j", "k", "x")[1] == []  # something else came between
-    assert press(once, "enter", "x")[1] == [Open(unread), Do(unread, inbox_state.DONE)]
+    assert press(once, "enter", "x")[1] == [Open(unread), Do(unread, actions.DONE)]
     assert press(inbox_with(entry("e-1", "escalation")), "x", "x")[1] == []
 
 
@@ -223,33 +223,33 @@ def test_an_answer_that_was_not_sent_is_not_thrown_away_by_one_key() -> None:
     once, wishes = press(inbox, "x")
     assert (wishes, "not sent" in once.notice) == ([], True)
     _, wishes = press(once, "x")
-    assert wishes == [Do(read, inbox_state.DONE)]
-    assert inbox_state.done(once, Do(read, inbox_state.DONE), "Done with it.").drafts == {}
+    assert wishes == [Do(read, actions.DONE)]
+    assert inbox_state.done(once, Do(read, actions.DONE), "Done with it.").drafts == {}
     assert press(press(inbox, "r", "ctrl-u", "esc")[0], "x")[1] == [
-        Do(read, inbox_state.DONE)
+        Do(read, actions.DONE)
     ]  # nothing is left of it
 
 
 def test_the_editor_is_opened_with_what_is_written() -> None:
     one = entry("m-1")
     inbox, wishes = press(inbox_with(one), "e")
-    assert wishes == [Edit(inbox_state.Writing(one, inbox_state.REPLY))]
+    assert wishes == [Edit(inbox_state.Writing(one, actions.REPLY))]
     _, wishes = press(inbox_with(one), "r", "so", "ctrl-e")
-    assert wishes == [Edit(inbox_state.Writing(one, inbox_state.REPLY, line_of("so")))]
+    assert wishes == [Edit(inbox_state.Writing(one, actions.REPLY, line_of("so")))]
     assert press(inbox_with(entry("t", "task", state="working")), "e")[1] == [
-        Edit(inbox_state.Writing(entry("t", "task", state="working"), inbox_state.COMPLETE))
+        Edit(inbox_state.Writing(entry("t", "task", state="working"), actions.COMPLETE))
     ]
     assert press(inbox_with(entry("n", "news")), "e")[1] == []
     assert inbox_state.written(inbox, "two\nlines").writing == inbox_state.Writing(
-        one, inbox_state.REPLY, line_of("two\nlines")
+        one, actions.REPLY, line_of("two\nlines")
     )
 
 
 def test_what_is_written_is_about_its_entry_as_it_stands_now() -> None:
     writing, _ = press(inbox_with(entry("t", "task")), "r", "so")
     accepted, working = (entry("t", "task", state=state) for state in ("accepted", "completed"))
-    assert press(arrived(writing, [accepted]), "enter")[1] == [Do(accepted, inbox_state.WRITE, "so")]
-    assert press(arrived(writing, [working]), "enter")[1] == [Do(entry("t", "task"), inbox_state.WRITE, "so")]
+    assert press(arrived(writing, [accepted]), "enter")[1] == [Do(accepted, actions.WRITE, "so")]
+    assert press(arrived(writing, [working]), "enter")[1] == [Do(entry("t", "task"), actions.WRITE, "so")]
 
 
 # -- nothing that was typed is lost
@@ -283,7 +283,7 @@ def lose(inbox: InboxState, why: str, retry: str = "") -> InboxState:
 @pytest.mark.parametrize(("refuse", "is_kept"), [(inbox_state.refused, True), (lose, False)])
 def test_a_refusal_keeps_the_draft_and_tells_why(refuse: Any, is_kept: bool) -> None:
     written, wishes = press(inbox_with(entry("m-1")), "r", "my answer", "enter")
-    assert wishes == [Do(entry("m-1"), inbox_state.REPLY, "my answer")]
+    assert wishes == [Do(entry("m-1"), actions.REPLY, "my answer")]
     refused = refuse(written, "the room is busy", "k-1")
     assert (refused.notice.startswith("the room is busy"), kept(replace(refused, writing=None)) == "my answer") == (
         True, is_kept,
@@ -294,14 +294,14 @@ def test_a_refusal_keeps_the_draft_and_tells_why(refuse: Any, is_kept: bool) -> 
 def test_the_same_words_again_are_sent_under_the_same_key_and_others_are_not() -> None:
     written, _ = press(inbox_with(entry("m-1")), "r", "yes", "enter")
     refused = inbox_state.refused(written, "the disk is failing", "k-1")
-    assert press(refused, "enter")[1] == [Do(entry("m-1"), inbox_state.REPLY, "yes", "k-1")]
-    assert press(refused, "!", "enter")[1] == [Do(entry("m-1"), inbox_state.REPLY, "yes!")]
+    assert press(refused, "enter")[1] == [Do(entry("m-1"), actions.REPLY, "yes", "k-1")]
+    assert press(refused, "!", "enter")[1] == [Do(entry("m-1"), actions.REPLY, "yes!")]
 
 
 def test_what_was_sent_is_no_draft_any_more() -> None:
     written, (deed,) = (
         press(inbox_with(entry("m-1"), entry("m-2")), "enter", "r", "yes", "enter")[0],
-        [Do(entry("m-1"), inbox_state.REPLY, "yes")],
+        [Do(entry("m-1"), actions.REPLY, "yes")],
     )
     done = inbox_state.done(written, deed, "Answered bob.")
     assert (done.drafts, done.writing, done.opened, done.notice) == ({}, None, None, "Answered bob.")
@@ -347,17 +347,18 @@ def test_no_number_of_questions_hides_a_letter(monkeypatch: pytest.MonkeyPatch) 
 def test_the_quicker_of_two_processes_decides(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, looks: int) -> None:
     """Another answers after so many looks at whether it waits: before the letter is opened, and after it."""
     with postroom.open(tmp_path / "room.db", durability="process") as room:
-        human, honest, left = person(room), session._check_waiting, [looks]
+        human, honest, left = person(room), actions.Act._waiting, [looks]
         sent = room.mailbox("ann").send("human", "May I?")
         (waits,) = questions_first(human.waiting())
 
-        def and_just_then(box: Any, entry: Any) -> None:
-            honest(box, entry)
+        def and_just_then(*asked: Any) -> Any:
+            found = honest(*asked)
             left[0] -= 1
             if not left[0]:
                 human.read(sent.id).ack_and_reply("No.")
+            return found
 
-        monkeypatch.setattr(session, "_check_waiting", and_just_then)
+        monkeypatch.setattr(actions.Act, "_waiting", and_just_then)
         with pytest.raises(Conflict, match=GONE):
-            session.do(human, Do(waits, inbox_state.REPLY, "Yes."))
+            session.do(human, Do(waits, actions.REPLY, "Yes."))
         assert [letter.text for letter in room.mailbox("ann").check()] == ["No."]

@@ -408,6 +408,7 @@ def _addresses(options: Options, system: str, url: str | None) -> dict[str, Any]
         "sockets": list(options.sockets),
         "http": url,
         "mcp": f"{url}/mcp" if url is not None and has_mcp() else None,
+        "dashboard": f"{url}/dashboard/" if url is not None else None,
         "map": url.replace("http", "ws", 1) + "/map" if url is not None and options.map != OFF else None,
         "inboxes": options.inboxes or None,
         "map_link": options.map_link.server if options.map_link is not None else None,

@@ -284,7 +284,7 @@ class ListAgents(Verb, kw_only=True):
             and (self.capability is None or self.capability in agent.card.capabilities)
         ]
         # An agent does not learn who else has mail here; what registers is meant to be seen.
-        if principal.operator and self.scope is None and self.capability is None:
+        if (principal.operator or principal.visit) and self.scope is None and self.capability is None:
             found = sorted([*found, *_unregistered(core)], key=lambda agent: agent.card.id)
         if not self.elsewhere:
             return Agents(found)

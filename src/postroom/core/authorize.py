@@ -141,6 +141,7 @@ class Principal(Struct, frozen=True):
     scopes: frozenset[str] | None = None  # the rights of its token; None: it has no token, and no limit
     token: str | None = None  # the id of the token that it presented
     heeds_seals: bool = False  # operator only while no agent of the room is sealed (see `tokens`)
+    visit: str = ""  # the id of a visit of the dashboard: it looks at everything, and writes nothing
     signer: Any = None  # the person's own key, where a person calls in this process (`proof.Signer`)
     proven: tuple[str, Proof] | None = None  # the person who signed this request over a wire
 
@@ -159,8 +160,8 @@ def phrase_of(action: str) -> str:
     return _PHRASES.get(action, action)
 
 
-def authorize(principal: Principal, action: str, mailbox: str | None = None) -> None:
-    """Raise NotAllowed unless the principal may do this.
+def authorize(principal: Principal, action: str, mailbox: str | None = None, *, reads: bool = False) -> None:
+    """Raise NotAllowed unless the principal may do this. `reads`: does it only look?
 
     The result never depends on whether the mailbox exists.
     """
@@ -171,7 +172,7 @@ def authorize(principal: Principal, action: str, mailbox: str | None = None) -> 
             f"{POSTMASTER!r} is reserved for Postroom's own notices", field=field, hint="choose another name"
         )
     # After the postmaster: not even the operator writes in its name (G8).
-    if principal.operator or rule == "anyone":
+    if principal.operator or rule == "anyone" or (reads and principal.visit):
         return
     phrase = phrase_of(action)
     if rule == "own" and mailbox is not None and mailbox == principal.agent:

@@ -106,7 +106,7 @@ Step: TypeAlias = Callable[[View], tuple[ConversationRecord, list[ConversationEv
 
 def reader_of(principal: Principal) -> str | None:
     """Return the mailbox whose letters a caller sees; None means all letters."""
-    if principal.operator:
+    if principal.operator or principal.visit:
         return None
     return principal.agent or _NOBODY
 

@@ -175,7 +175,7 @@ def effective_principal(core: Core, principal: Principal, named: str | None = No
     if not principal.heeds_seals or not (sealed_names := sealed(core)):
         return principal
     named = principal.agent or named  # a caller that is bound to one agent cannot name another
-    name = None if named is None else check_agent(named, "agent_id")
+    name = None if named is None or principal.visit else check_agent(named, "agent_id")
     if name is None or fold(name) == POSTMASTER:  # the postmaster's letters tell about all agents
         return _ANONYMOUS
     if _is_sealed(core, name, set(map(fold, sealed_names))):

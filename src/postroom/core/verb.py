@@ -259,11 +259,11 @@ def authorised(core: Core, principal: Principal, request: Runs[T]) -> Callable[[
     if verb.proof is not None:
         principal = prove_request(core, principal, declaration.name, verb.proof)
     for owner in verb.owners(core, principal):
-        authorize(principal, declaration.action, owner)
+        authorize(principal, declaration.action, owner, reads=not declaration.writes)
         if declaration.action in PROVEN and declaration.writes and owner is not None and is_person(core, owner):
             check_person(core, principal, owner, phrase_of(declaration.action))
         if declaration.also is not None:
-            authorize(principal, declaration.also, owner)
+            authorize(principal, declaration.also, owner, reads=not declaration.writes)
     return partial(request.run, core, principal)
 
 

@@ -17,7 +17,8 @@ from msgspec import Raw
 
 from ..core import tokens
 from ..core.authorize import SOCKET, authorize
-from ..core.verb import authorised, from_params, set_parameters
+from ..core.proof import prove_request
+from ..core.verb import authorised, checked_mailbox, from_params, set_parameters
 from ..environment import how_to_install
 from ..errors import Invalid, NotAllowed, PostroomError, StoreFailing, TooLarge
 from ..model.codec import encode
@@ -25,6 +26,7 @@ from ..store.sqlite.connection import NO_FILES, NO_FILES_HINT
 from .executor import INTERNAL
 from .protocol import Call, find_verb, is_alone
 from .requests import Schedule, SessionVerb, in_json
+from .visits import CODE_SECONDS, PREFIX, Lender
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,9 +36,11 @@ if TYPE_CHECKING:
     from .broker import Broker
     from .executor import Executor
     from .protocol import Batch, Request
+    from .requests import LockVisits, OpenVisit
 
 
 log = logging.getLogger("postroom")
+LOCK_SECONDS = 0.2  # from the reply until all visits end
 MAX_BATCH_BYTES = 16 * 1024 * 1024  # of replies to one batch; one reply more at most
 _BATCH_TOO_LARGE = TooLarge(
     "the replies to this batch are too large; this call was not carried out", hint="send this call alone"
@@ -68,6 +72,7 @@ class Caller:
         self._waits: set[asyncio.Future[Any]] = set()  # calls that wait for mail
         self._has_new_subscription = False  # whose confirmation was not sent yet
         self._has_left = False
+        self._lender: Lender | None = None  # made when this connection first lends its authority to a visit
         self._watch_token()
 
     # -- calls
@@ -158,6 +163,9 @@ class Caller:
         if self._push is None:
             text = "a token is shown in the header of the request, and nowhere else"
             raise Invalid(text, field="method", hint="Authorization: Bearer pr_...")
+        if token.startswith(PREFIX):
+            self.become(self._executor.visits.find(token).principal)
+            return {"agent_id": None, "scopes": ["look"], **self.describe_visit()}
         principal: Principal = await self._executor.read(tokens.authenticate, self._executor.core, token)
         self.become(principal)
         scopes = [tokens.OPERATOR] if principal.operator else sorted(principal.scopes or ())
@@ -185,15 +193,64 @@ class Caller:
         found: Principal = await self._executor.read(tokens.effective_principal, core, self.principal)
         return found
 
+    # -- visits of the dashboard
+
+    async def open_visit(self, request: OpenVisit) -> dict[str, Any]:
+        """Return a link that opens a visit; with `lends`, this connection carries out what is done in it."""
+        visits, core = self._executor.visits, self._executor.core
+        is_proven = await self._check_host(request)
+        person = checked_mailbox(core, request.agent_id)
+        if request.lends and self._push is None:
+            raise Invalid("nothing can be asked of this caller later", field="lends", hint="use the socket")
+        if request.lends and self._lender is None and self._push is not None:
+            self._lender = Lender(self._push)
+        lender = self._lender if request.lends else None
+        code, _ = visits.open(person, is_proven=is_proven, operator=request.operator, lender=lender)
+        return {"code": code, "link": visits.link(code), "seconds": CODE_SECONDS}
+
+    async def lock_visits(self, request: LockVisits) -> dict[str, Any]:
+        await self._check_host(request)
+        return {"ended": self._executor.visits.lock()}
+
+    async def _check_host(self, request: Verb) -> bool:
+        """Raise NotAllowed unless the caller may open visits; return whether a person proved to want it."""
+        name, core = request.declaration().name, self._executor.core
+        if request.proof is not None:
+            proven = partial(prove_request, core, self.principal, name, request.proof)
+            return (await self._executor.submit(proven)).proven is not None
+        authorize(await self._current_principal(), "room")
+        return False
+
+    def answer_visit(
+        self, call: int, result: dict[str, Any] | None, error: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        if self._lender is not None:
+            self._lender.answer(call, result, error)
+        return {}
+
+    def describe_visit(self) -> dict[str, Any]:
+        visits = self._executor.visits
+        return {"visit": visits.describe(visits.of(self.principal))}
+
+    async def act_in_visit(self, verb: str, params: dict[str, Any]) -> dict[str, Any]:
+        visits = self._executor.visits
+        return await visits.act(visits.of(self.principal), verb, params)
+
+    async def lock_from_visit(self) -> dict[str, Any]:
+        visits = self._executor.visits
+        visits.of(self.principal)
+        asyncio.get_running_loop().call_later(LOCK_SECONDS, visits.lock)  # once the reply is on its way
+        return {"ended": visits.count}
+
     async def links(self) -> dict[str, Any]:
-        authorize(await self._current_principal(), "peers")
+        authorize(await self._current_principal(), "peers", reads=True)
         links = self._executor.links
         if links is None:
             return {"links": [], "address": {}}
         return {"links": links.describe(), "address": links.address}
 
     async def ping_peer(self, system: str) -> dict[str, Any]:
-        authorize(await self._current_principal(), "peers")
+        authorize(await self._current_principal(), "peers", reads=True)
         if self._executor.links is None:
             raise Invalid("there are no links to other systems here", hint=how_to_install("serve"))
         return await self._executor.links.ping(system)
@@ -220,6 +277,9 @@ class Caller:
 
     def close(self) -> None:
         """End the subscriptions and waits of a caller that is gone; its other calls are still carried out."""
+        self._executor.visits.leave(self)
+        if self._lender is not None:
+            self._executor.visits.stop_lending(self._lender)
         self._broker.forget(self)
         self.give_up()
 
@@ -232,6 +292,8 @@ class Caller:
     def _watch_token(self) -> None:
         if self._expel is not None and self.principal.token is not None:
             self._broker.watch_token(self, self.principal, self._expel)
+        if self._expel is not None and self._push is not None and self.principal.visit:
+            self._executor.visits.join(self.principal, self, self._expel, self._push)
 
 
 class PrincipalCalls:

@@ -84,14 +84,14 @@ def _result(line: bytes) -> Any:
     reply = msgspec.json.decode(line)
     if "jsonrpc" in reply:
         if "error" in reply:
-            raise _refused(reply["error"]["message"], reply["error"].get("data") or {})
+            raise refused(reply["error"]["message"], reply["error"].get("data") or {})
         return reply["result"]
     if reply.pop("ok", False):
         return reply
-    raise _refused(reply.get("error", ""), reply)
+    raise refused(reply.get("error", ""), reply)
 
 
-def _refused(text: str, data: Mapping[str, Any]) -> PostroomError:
+def refused(text: str, data: Mapping[str, Any]) -> PostroomError:
     """Return the error that the server raised, by its class if this version knows it."""
     kind = getattr(errors, str(data.get("name")), None)
     if not (isinstance(kind, type) and issubclass(kind, PostroomError)):

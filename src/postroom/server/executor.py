@@ -32,6 +32,7 @@ from ..errors import PostroomError, StoreBusy, StoreFailing
 from ..watcher import SharedWatcher
 from .protocol import find_verb
 from .requests import Schedule, in_json, patience, schedule_of
+from .visits import Visits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -187,6 +188,7 @@ class Executor:
         self.links: Exchange | None = None  # None: there are no links to other systems
         self.counters = Counters()
         self.long_requests = LongRequests()
+        self.visits = Visits(core.now().wall)
         self._store = core.store
         self._loop = asyncio.get_running_loop()
         self._watcher = SharedWatcher(core)

@@ -48,6 +48,7 @@ from .protocol import (
     unreadable,
     wire_verbs,
 )
+from .visits import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -113,7 +114,8 @@ async def send_reply(scope: Scope, send: Send, reply: Reply) -> None:
     body = reply.body
     if reply.plain is not None and scope["path"].startswith(VERBS_AT):
         body = reply.plain
-    headers: Headers = [_NOT_KEPT, _NOT_GUESSED, *reply.headers]
+    kept = [] if any(name == _NOT_KEPT[0] for name, _ in reply.headers) else [_NOT_KEPT]
+    headers: Headers = [*kept, _NOT_GUESSED, *reply.headers]
     if reply.status != 204:
         headers += [(b"content-type", reply.type), (b"content-length", b"%d" % len(body))]
     await send({"type": f"{kind}.response.start", "status": reply.status, "headers": headers})
@@ -128,6 +130,9 @@ HEAD_TOO_LONG = error_reply(
     431, f"target and headers of a request may have {HEAD_BYTES // 1024} KiB together", CLOSE
 )
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+READ_METHODS = ("GET", "HEAD")
+# What a browser says of where a request comes from, other programs say nothing: our own page, or the person.
+_SITES = ("same-origin", "none")
 _USUAL = {"http": 80, "https": 443}
 _BEARER = b"bearer"
 _HAS_PORT = re.compile(r":[0-9]+\Z")  # does not match the address [::1]
@@ -158,6 +163,11 @@ class HttpAuth:
             )
         if len(origins) > 1 or any(origin.lower() not in self.origins for origin in origins):
             return error_reply(403, "pages of other sites are not served")
+        is_look = scope["type"] == "http" and scope["method"] in READ_METHODS
+        if any(
+            site not in (_SITES if is_look else _SITES[:1]) for site in header_values(headers, b"sec-fetch-site")
+        ):
+            return error_reply(403, "a page of another site led here; open this address by itself")
         return None
 
     async def authenticate(self, headers: Headers) -> Principal | Reply:
@@ -171,11 +181,19 @@ class HttpAuth:
                 CHALLENGE,
                 code=TOKEN_NEEDED,
             )
+        if token.startswith(PREFIX):
+            return self._visitor(token)
         try:
             principal: Principal = await self._executor.read(tokens.authenticate, self._executor.core, token)
         except NotAllowed as unknown:
             return error_reply(401, str(unknown), CHALLENGE, code=BAD_TOKEN)
         return principal
+
+    def _visitor(self, token: str) -> Principal | Reply:
+        try:
+            return self._executor.visits.find(token).principal
+        except NotAllowed as over:
+            return error_reply(401, str(over), CHALLENGE, code=BAD_TOKEN)
 
     @staticmethod
     def has_credentials(headers: Headers) -> bool:
@@ -223,7 +241,7 @@ def too_large(most: int) -> Reply:
 
 async def serve_call(app: HttpApp, principal: Principal, scope: Scope, receive: Receive) -> Reply:
     """Return the reply to a call in JSON-RPC."""
-    body = await _read_json_body(app.limits, scope, receive)
+    body = await read_json_body(app.limits, scope, receive)
     if isinstance(body, Reply):
         return body
     try:
@@ -254,7 +272,7 @@ def plain_refusal(error: PostroomError) -> Reply:
 
 async def serve_verb(app: HttpApp, principal: Principal, scope: Scope, receive: Receive) -> Reply:
     """Return the reply to `POST /v1/VERB` with the parameters as a JSON object; without a body there are none."""
-    body = await _read_json_body(app.limits, scope, receive)
+    body = await read_json_body(app.limits, scope, receive)
     if isinstance(body, Reply):
         return body
     name = scope["path"].removeprefix(VERBS_AT)
@@ -272,7 +290,7 @@ async def serve_verb(app: HttpApp, principal: Principal, scope: Scope, receive: 
     return await _carry_out(app, principal, call, receive)
 
 
-async def _read_json_body(limits: Limits, scope: Scope, receive: Receive) -> bytes | Reply:
+async def read_json_body(limits: Limits, scope: Scope, receive: Receive) -> bytes | Reply:
     """Return the body of a POST, read up to the size that a letter needs; or the refusal."""
     if not _is_json(scope["headers"]):
         return error_reply(415, "the body must be application/json")

@@ -6,6 +6,7 @@ POST anything else        JSON-RPC
 GET /openapi.json         the verbs and their parameters
 GET /subscribe            server-sent events
 GET /healthz, /metrics    health and numbers
+/dashboard/               the dashboard: its page and files, and the code that opens a visit
 /ws                       JSON-RPC in WebSocket frames
 /map                      MAP in WebSocket frames
 """
@@ -23,12 +24,14 @@ from .. import __version__
 from ..core import core
 from ..errors import PostroomError
 from .callers import Caller
+from .dashboard import is_here, serve_dashboard, serve_front, wants_page
 from .describe import openapi
 from .http import (
     CLOSING,
     CONNECTION,
     DESCRIPTION,
     PRINCIPAL,
+    READ_METHODS,
     RETRY,
     VERBS_AT,
     Disconnected,
@@ -191,8 +194,9 @@ def _bounded(receive: Receive, most: int) -> Receive:
 
 HEALTH, METRICS, SUBSCRIBE, FRAMES, MCP = "/healthz", "/metrics", "/subscribe", "/ws", "/mcp"
 MAP = "/map"
+MAX_UNKNOWN = 20  # WebSockets of pages that have not said who they are, at once
+_READ_AT = {METRICS, SUBSCRIBE, DESCRIPTION, MCP}
 MCP_LISTEN = "subscriptions/listen"  # a stream by POST, of MCP's revision of 2026
-_READ_METHODS = ("GET", "HEAD")
 
 
 class HttpApp:
@@ -214,6 +218,7 @@ class HttpApp:
         self._map = map_server
         self._health = HealthCheck(executor)
         self._closers: dict[object, Callable[[], object]] = {}
+        self._unknown = 0  # WebSockets of pages that have not said who they are
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with scope["state"][CONNECTION].serving():
@@ -239,28 +244,57 @@ class HttpApp:
                     "it names another machine, or is a page of another site (serve --http-name)"
                 )
             return wrong
-        is_read = scope["type"] == "http" and scope["method"] in _READ_METHODS
-        if path == HEALTH and is_read and not self._auth.has_credentials(headers):
-            return await self._health.check(is_detailed=False)
         if scope["type"] == "websocket":
             return await self._serve_websocket(scope, receive, send)
-        caller = await self._auth.authenticate(headers)
+        caller = await self._serve_anybody(scope, receive) or await self._auth.authenticate(headers)
         if isinstance(caller, Reply):
             return caller
-        if path.rstrip("/") == MCP and self._mcp is not None:
+        if path.rstrip("/") == MCP and self._mcp is not None and not caller.visit:
             return await self._serve_mcp(self._mcp, caller, scope, receive, send)
         return await self._answer(caller, scope, receive, send)
+
+    async def _serve_anybody(self, scope: Scope, receive: Receive) -> Reply | None:
+        """Return the reply to a request that needs no token; None if it needs one."""
+        headers, path = scope["headers"], scope["path"]
+        if is_here(path):
+            return await serve_dashboard(self, scope, receive)
+        if scope["method"] not in READ_METHODS or self._auth.has_credentials(headers):
+            return None
+        if path == HEALTH:
+            return await self._health.check(is_detailed=False)
+        return serve_front(scope) if path not in _READ_AT and wants_page(headers) else None
 
     async def _serve_websocket(self, scope: Scope, receive: Receive, send: Send) -> Reply | None:
         if scope["path"] == MAP and self._map is not None:
             return await self._serve_map(self._map, scope, receive, send)
-        caller = await self._auth.authenticate(scope["headers"])
+        headers = scope["headers"]
+        is_page = not self._auth.has_credentials(headers) and bool(header_values(headers, b"origin"))
+        caller = None if is_page else await self._auth.authenticate(headers)
         if isinstance(caller, Reply):
             return caller
         if scope["path"] != FRAMES:
             return error_reply(404, f"the WebSockets are at {FRAMES} and {MAP}")
-        await serve_frames(self, caller, scope, receive, send)
+        if caller is None and self._unknown >= MAX_UNKNOWN:
+            return error_reply(503, "too many connections that have not said who they are", RETRY)
+        with self._counting_unknown() as known:
+            await serve_frames(self, caller, scope, receive, send, known)
         return None
+
+    @contextmanager
+    def _counting_unknown(self) -> Iterator[Callable[[], None]]:
+        """Count a connection until it has said who it is: yield what notes that."""
+        self._unknown += 1
+        is_known = False
+
+        def note() -> None:
+            nonlocal is_known
+            self._unknown -= not is_known
+            is_known = True
+
+        try:
+            yield note
+        finally:
+            note()
 
     async def _serve_map(self, map_server: MapServer, scope: Scope, receive: Receive, send: Send) -> Reply | None:
         """Serve MAP. Its clients send their token in their first message; a token in the header is
@@ -271,9 +305,9 @@ class HttpApp:
             if self._auth.has_credentials(scope["headers"])
             else None
         )
-        if isinstance(caller, Reply):
+        if isinstance(caller, Reply) or (caller is not None and caller.visit):
             map_server.misuse.bad_frames("the token in its header is none")
-            return caller
+            return caller if isinstance(caller, Reply) else _NO_METHOD
         if caller is None and map_server.is_full:
             return error_reply(503, "too many connections that have not said who they are", RETRY)
         await map_server.serve_frames(self, caller, scope, receive, send)
@@ -299,7 +333,7 @@ class HttpApp:
         if method == "POST":
             serve = serve_verb if path.startswith(VERBS_AT) else serve_call
             return await serve(self, caller, scope, receive)
-        if method not in _READ_METHODS:
+        if method not in READ_METHODS or caller.visit:
             return _NO_METHOD
         if path == SUBSCRIBE and method == "GET":
             await serve_stream(self, caller, scope, receive, send)

@@ -262,6 +262,7 @@ class HttpServer:
         except BaseException:
             listening.close()
             raise
+        self._executor.visits.url = self._url_for_browsers(port)
         self._serving = asyncio.ensure_future(self._uvicorn.serve([listening]))
         self._executor.counters.connections["http"] = self._count
         ready = asyncio.ensure_future(self._uvicorn.ready.wait())
@@ -286,6 +287,14 @@ class HttpServer:
         context = None if self._uvicorn is None else self._uvicorn.config.ssl
         if context is not None and certificates:
             accept_certificates(context, certificates)
+
+    def _url_for_browsers(self, port: int) -> str:
+        """Return the address at which a browser on this machine reaches us: with a certificate, by its name."""
+        address = self._address
+        if address.certificate and address.names:
+            name = address.names[0]
+            return f"https://{name if name.rpartition(':')[2].isdigit() else f'{name}:{port}'}"
+        return self.url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
 
     def _count(self) -> int:
         return len(self._uvicorn.server_state.connections) if self._uvicorn is not None else 0

@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 from ..core.verb import LONGEST_WAIT, MANY, Verb, checked_mailbox, set_parameters, verb
 from ..errors import Invalid
 from ..formats.plain import plain_result
-from ..model.names import BROADCAST
+from ..model.names import BROADCAST, HUMAN
 
 if TYPE_CHECKING:
     from ..core.authorize import Principal
@@ -158,6 +158,68 @@ class Authenticate(SessionVerb, kw_only=True):
 
     def serve(self, session: Caller) -> Any:
         return session.authenticate(self.token)
+
+
+@verb("open_visit", "code, link, seconds: how long it is good", registry=SESSION, action="agents", strict=False)
+class OpenVisit(SessionVerb, kw_only=True):
+    """Get a link that opens the dashboard once; an operator may, or a person who proves it.
+
+    With `lends`, this connection is asked to carry out what is done there (`visit/asked`), while it stays.
+    """
+
+    agent_id: Annotated[str, "as whose mailbox it acts"] = HUMAN
+    lends: Annotated[bool, "this connection carries out what is done in the dashboard"] = False
+    operator: Annotated[bool, "it does an operator's work, too"] = False
+
+    def serve(self, session: Caller) -> Any:
+        return session.open_visit(self)
+
+
+@verb("lock_visits", "ended: how many visits", registry=SESSION, action="agents", strict=False)
+class LockVisits(SessionVerb, kw_only=True):
+    """End all visits of the dashboard; an operator may, or a person who proves it."""
+
+    def serve(self, session: Caller) -> Any:
+        return session.lock_visits(self)
+
+
+@verb("visit/answer", "nothing", registry=SESSION, action="agents", strict=False)
+class AnswerVisit(SessionVerb, kw_only=True):
+    """Answer what a visit asked this connection to carry out (`visit/asked`)."""
+
+    call: Annotated[int, "the number of visit/asked"]
+    result: Annotated[dict[str, Any] | None, "what the verb returned"] = None
+    error: Annotated[dict[str, Any] | None, "or its error, as in JSON-RPC"] = None
+
+    def serve(self, session: Caller) -> Any:
+        return session.answer_visit(self.call, self.result, self.error)
+
+
+@verb("visit", "visit (person, acts, operator, …)", registry=SESSION, action="agents", strict=False)
+class DescribeVisit(SessionVerb, kw_only=True):
+    """The caller's own visit of the dashboard: may it act now?"""
+
+    def serve(self, session: Caller) -> Any:
+        return session.describe_visit()
+
+
+@verb("visit/act", "what the verb returns", registry=SESSION, action="agents", strict=False)
+class ActInVisit(SessionVerb, kw_only=True):
+    """Have a verb carried out by the process that opened this visit, as its person."""
+
+    verb: Annotated[str, "its name"]
+    params: Annotated[dict[str, Any] | None, "its parameters"] = None
+
+    def serve(self, session: Caller) -> Any:
+        return session.act_in_visit(self.verb, self.params or {})
+
+
+@verb("visit/lock", "ended: how many visits", registry=SESSION, action="agents", strict=False)
+class LockFromVisit(SessionVerb, kw_only=True):
+    """End all visits of the dashboard, from one of them."""
+
+    def serve(self, session: Caller) -> Any:
+        return session.lock_from_visit()
 
 
 @verb("map/subscribe", "subscriptionId, cursor", registry=SESSION, action="agents", strict=False)

@@ -15,6 +15,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
+from ..core.authorize import Principal
 from ..core.verb import snake
 from ..errors import Invalid, PostroomError
 from ..formats.events import stream_data
@@ -22,12 +23,11 @@ from ..model.codec import encode
 from .callers import TURN, Caller, Connection
 from .events import MAIL_FIELDS
 from .http import CLOSE, CONNECTION, Disconnected, header_values, read_body
-from .protocol import read_rpc, unreadable
+from .protocol import Call, read_rpc, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..core.authorize import Principal
     from .callers import RequestCaller
     from .http import Headers, Receive, Scope, Send
     from .http_app import HttpApp
@@ -104,6 +104,10 @@ class Outbox:
 
 
 GOING_AWAY, NOT_TEXT, EXPELLED = 1001, 1003, 1008
+AUTHENTICATE = "authenticate"
+FIRST_SECONDS = 5.0  # in which a page says who it is
+FIRST_BYTES = 4096  # of the frame in which it does
+NOBODY = Principal("a page that has not said who it is", scopes=frozenset())
 
 
 class WebSocketConnection(Connection):
@@ -211,11 +215,53 @@ class WebSocketConnection(Connection):
         """Note that the messages with this number were written."""
 
 
-async def serve_frames(app: HttpApp, principal: Principal, scope: Scope, receive: Receive, send: Send) -> None:
-    """Serve a WebSocket connection until either side ends it."""
+async def serve_frames(
+    app: HttpApp,
+    principal: Principal | None,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    known: Callable[[], None],
+) -> None:
+    """Serve a WebSocket connection until either side ends it.
+
+    Without a principal it is a page, which can set no header: its first frame says who it is. `known` is called
+    once that is known.
+    """
     await receive()  # websocket.connect
     await send({"type": "websocket.accept"})
-    await run_until_closed(WebSocketConnection(app, principal, scope, send), receive)
+    if principal is None:
+        connection = WebSocketConnection(app, NOBODY, scope, send)
+        if not await _authenticated(app, connection, receive, send):
+            connection.code, connection.reason = EXPELLED, "say first who you are"
+            connection.caller.close()
+            await connection.send_close()
+            return
+    else:
+        connection = WebSocketConnection(app, principal, scope, send)
+    known()
+    await run_until_closed(connection, receive)
+
+
+async def _authenticated(app: HttpApp, connection: WebSocketConnection, receive: Receive, send: Send) -> bool:
+    """Carry out the first frame of a page, and return whether it has said who it is."""
+    try:
+        async with asyncio.timeout(FIRST_SECONDS):
+            message = await receive()
+    except TimeoutError:
+        return False
+    text = message.get("text")
+    if message["type"] == "websocket.disconnect" or text is None or len(text) > FIRST_BYTES:
+        return False
+    try:
+        request = read_rpc(read_body(text, app.limits))
+    except PostroomError:
+        return False
+    if not isinstance(request, Call) or request.is_notification or request.method != AUTHENTICATE:
+        return False
+    reply = await connection.caller.carry_out(request)
+    await send({"type": "websocket.send", "text": encode(reply).decode()})
+    return "error" not in reply
 
 
 async def run_until_closed(connection: WebSocketConnection, receive: Receive) -> None:

@@ -10,12 +10,13 @@ import codecs
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...core.actions import GONE, KEYS, TAKEN_BACK
 from ...core.waiting_list import MOST
 from ...model.task import TaskState
 from ..escalation import about, presses
 from ..output import BAR, ago, begun, body_lines, broken, cut, one_line, painted, table, width, wrapped
 from ..screen import Frame
-from .state import GONE, KEYS, TAKEN_BACK, Extent, offered
+from .state import Extent, offered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

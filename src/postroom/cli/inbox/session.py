@@ -17,9 +17,10 @@ from msgspec.structs import replace
 
 from ... import own_file
 from ...clock import SystemClock
-from ...core.verb import seconds_to_sleep
+from ...core.actions import COMPOSE, SEEN, SENT, TAKEN_BACK, Act
+from ...core.verb import perform, seconds_to_sleep
 from ...environment import state_folder
-from ...errors import Conflict, IllegalMove, Invalid, PostroomError, UnknownAgent, UnknownMessage
+from ...errors import PostroomError, UnknownAgent, UnknownMessage
 from ...formats.plain import plain
 from ...model.codec import blake2b
 from ...model.delivery import UNSENT, State
@@ -35,11 +36,11 @@ from ..text import editor, run_editor
 from ..views import thread
 from . import state
 from .screen import Keyboard, extent, frame
-from .state import GONE, Do, Edit, InboxState, Leave, Open, Refresh
+from .state import Do, Edit, InboxState, Leave, Open, Refresh
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ...mailbox import Mailbox
     from ...model.message import Message
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
     from ..screen import Frame
     from .screen import Key
     from .state import Draft
-
-    Action = Callable[[Mailbox, Entry, str, dict[str, Any]], object]
 
 
 # -- drafts
@@ -167,80 +166,17 @@ def _folded(line: str, columns: int) -> list[str]:
 
 
 def do(box: Mailbox, effect: Do) -> str:
-    """Carry out a verb and return what was done; raise where nothing was done."""
-    _check_waiting(box, effect.entry)
-    action, result = _ACTIONS[effect.verb.name]
-    try:
-        action(box, effect.entry, effect.words, {"key": effect.retry} if effect.retry else {})
-    except IllegalMove:  # another process was quicker
-        _check_waiting(box, effect.entry)
-        raise
-    return result.format(effect.entry["from"])
-
-
-def _check_waiting(box: Mailbox, entry: Entry) -> None:
-    """Refuse a verb on an entry that no longer waits as it did: a second answer would only confuse."""
-    if entry["what"] in {"new", "sent"}:
-        return
-    now = {one["letter"]: one for one in questions_first(box.waiting(opened=True))}.get(entry["letter"])
-    if now is None:
-        raise Conflict(f"{GONE} Nothing was done.")
-    if now["state"] != entry["state"]:
-        raise Conflict(f"The task is {now['state']} by now. Nothing was done.")
-
-
-def _answer(box: Mailbox, entry: Entry, words: str, fields: dict[str, Any]) -> None:
-    """Settle and answer a letter. It is checked after it was read, so that the commit refuses a second answer."""
-    letter = box.read(entry["letter"])
-    _check_waiting(box, entry)
-    letter.ack_and_reply(words, **fields)
-
-
-def _answer_with(word: str) -> Action:
-    """Return an action that answers with this word before the text."""
-    return lambda box, entry, words, fields: _answer(box, entry, f"{word}: {words}" if words else word, fields)
-
-
-_ACTIONS: dict[str, tuple[Action, str]] = {
-    state.APPROVE.name: (_answer_with("approved"), "Approved; {} is notified."),
-    state.DECLINE.name: (_answer_with("declined"), "Declined; {} is notified."),
-    state.REPLY.name: (_answer, "Answered {}."),
-    state.ANSWER.name: (
-        lambda box, entry, words, fields: box.task(entry["id"]).answer(words, **fields),
-        "Answered {}.",
-    ),
-    state.ACCEPT.name: (
-        lambda box, entry, words, fields: box.task(entry["id"]).accept(words or None, **fields),
-        "Accepted; {} is notified. It waits here until it is complete.",
-    ),
-    state.REJECT.name: (
-        lambda box, entry, words, fields: box.task(entry["id"]).reject(words, **fields),
-        "Rejected; {} gets the reason.",
-    ),
-    state.COMPLETE.name: (
-        lambda box, entry, words, fields: box.task(entry["id"]).complete(words or None, **fields),
-        "Complete; {} has the result.",
-    ),
-    state.FAIL.name: (
-        lambda box, entry, words, fields: box.task(entry["id"]).fail(words, **fields),
-        "Given up; {} gets the reason.",
-    ),
-    state.WRITE.name: (
-        lambda box, entry, words, fields: box.reply(entry["letter"], words, **fields),
-        "Written to {}.",
-    ),
-    state.DONE.name: (lambda box, entry, _words, _fields: box.read(entry["letter"]).ack(), "Done with it."),
-    state.UNSEND.name: (lambda box, entry, _words, _fields: box.unsend(entry["letter"]), "Taken back from {}."),
-    state.COMPOSE.name: (lambda box, _entry, words, fields: _compose(box, words, fields), "Sent."),
-}
-
-
-def _compose(box: Mailbox, words: str, fields: dict[str, Any]) -> None:
-    """Send a new letter: the first word names who gets it."""
-    to, _, text = words.partition(" ")
-    if not text.strip():
-        raise Invalid("there is a name, and no words", hint="NAME TEXT")
-    box.send(to, text.strip(), **fields)
+    """Carry out an action and return what was done; raise where nothing was done."""
+    entry, is_new = effect.entry, effect.verb is COMPOSE
+    request = Act(
+        agent_id=box.name,
+        action=effect.verb.name,
+        letter="" if is_new else entry["letter"],
+        words=effect.words,
+        state=entry["state"],
+        key=effect.retry or None,
+    )
+    return perform(box.room.core, box.room.principal, request).done
 
 
 def sent(box: Mailbox) -> list[Entry]:
@@ -267,9 +203,9 @@ def sent(box: Mailbox) -> list[Entry]:
 def _outcome(stops: Sequence[Stop]) -> str:
     """Return what became of a letter; as long as it is "sent" or "seen", it can be taken back."""
     if all(stop.reason == UNSENT for stop in stops):
-        return state.TAKEN_BACK
+        return TAKEN_BACK
     if all(stop.state in {State.QUEUED, State.UNREAD} and not stop.attempts for stop in stops):
-        return state.SEEN if any(stop.read_at for stop in stops) else state.SENT
+        return SEEN if any(stop.read_at for stop in stops) else SENT
     return "done" if all(stop.state is State.DONE for stop in stops) else "in work"
 
 

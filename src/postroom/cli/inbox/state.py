@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...model.task import TaskState
+from ...core import actions
+from ...core.actions import COMPOSE, DONE, GONE, Action
 from ..output import width
 
 if TYPE_CHECKING:
@@ -78,68 +79,17 @@ def _on(after: str) -> int:
     return place
 
 
-# -- what can be done with each entry, and by which key: one table for keys, hints and help
+# -- what can be done with each entry
 
-
-class Verb(Struct, frozen=True):
-    """One action on an entry, and its key."""
-
-    key: str
-    name: str
-    asks: str = ""  # the question for words; empty where the verb takes none
-    optional: bool = False  # whether the words may be left out
-
-
-APPROVE = Verb("a", "approve", "Words, if you like:", True)
-DECLINE = Verb("d", "decline", "Why?")
-REPLY = Verb("r", "reply", "Your answer:")
-ANSWER = Verb("r", "answer", "Your answer:")
-ACCEPT = Verb("a", "accept", "Words, if you like:", True)
-REJECT = Verb("d", "reject", "Why?")
-COMPLETE = Verb("c", "complete", "The result, if there is one:", True)
-FAIL = Verb("d", "give up", "Why?")
-WRITE = Verb("r", "write", "Your letter:")
-DONE = Verb("x", "done")
-COMPOSE = Verb("w", "compose", "To whom, then your words: NAME TEXT")
-UNSEND = Verb("u", "take back")
 NEW = {"what": "new", "letter": "new-letter", "from": "", "subject": "", "read": None, "state": None, "text": ""}
 
-SENT, SEEN, TAKEN_BACK = "sent", "seen", "taken back"  # states of a letter that was sent
 
-# What each key is for.
-KEYS = {
-    "a": "approve what is asked; accept a task",
-    "d": "decline it, reject a task, give one up; you say why",
-    "r": "answer in your own words; to a task: write to who gave it",
-    "c": "a task is complete; your words are its result",
-    "x": "done with a letter or news; an unread one asks once more",
-    "e": "answer in $VISUAL or $EDITOR; of a task you took on: its result",
-    "w": "write a new letter: a name, then your words",
-    "u": "take a letter back that you sent, while nobody has worked on it",
-}
-
-# Kind of an entry (of a task, with its state) -> its verbs.
-OFFERED: dict[str, tuple[Verb, ...]] = {
-    "escalation": (APPROVE, DECLINE, REPLY),
-    "question": (ANSWER,),
-    f"task {TaskState.PENDING}": (ACCEPT, REJECT, WRITE),
-    f"task {TaskState.ACCEPTED}": (COMPLETE, REJECT, WRITE),
-    f"task {TaskState.WORKING}": (COMPLETE, FAIL, WRITE),
-    "letter": (REPLY, DONE),
-    "news": (DONE,),
-    f"sent {SENT}": (UNSEND,),
-    f"sent {SEEN}": (UNSEND,),
-    "new": (COMPOSE,),
-}
+def offered(entry: Entry) -> tuple[Action, ...]:
+    """Return the actions on an entry."""
+    return actions.offered(entry["what"], entry["state"])
 
 
-def offered(entry: Entry) -> tuple[Verb, ...]:
-    """Return the verbs for an entry."""
-    what = entry["what"]
-    return OFFERED.get(f"{what} {entry['state']}" if what in {"task", "sent"} else what, ())
-
-
-def in_own_words(entry: Entry) -> Verb | None:
+def in_own_words(entry: Entry) -> Action | None:
     """Return the verb for which `e` opens the editor, if there is one."""
     by_key = {verb.key: verb for verb in offered(entry)}
     return by_key.get("c") or by_key.get("r")
@@ -148,14 +98,13 @@ def in_own_words(entry: Entry) -> Verb | None:
 # -- the state
 
 Draft = tuple[str, str]  # the id of the letter that is answered, and the name of the verb
-GONE = "It no longer waits for you."
 
 
 class Writing(Struct, frozen=True):
     """A text that is being written for a verb."""
 
     entry: dict[str, Any]
-    verb: Verb
+    verb: Action
     line: Line = Line()
     retry: str = ""  # the key of a letter that failed temporarily: nothing is sent twice
 
@@ -201,7 +150,7 @@ class Do(Struct, frozen=True):
     """Carry out a verb on an entry."""
 
     entry: dict[str, Any]
-    verb: Verb
+    verb: Action
     words: str = ""
     retry: str = ""
 
@@ -282,7 +231,7 @@ def done(state: InboxState, action: Do, message: str) -> InboxState:
     return replace(state, writing=None, opened=None, scroll=0, sure_of="", drafts=drafts, notice=message)
 
 
-def begin(state: InboxState, entry: Entry, verb: Verb) -> Writing:
+def begin(state: InboxState, entry: Entry, verb: Action) -> Writing:
     """Begin a text for a verb, or go on with its draft."""
     return Writing(entry, verb, line_of(state.drafts.get((entry["letter"], verb.name), "")))
 
