@@ -70,6 +70,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "escalations": ("escalation", "list questions that were escalated by you or to you, the oldest first"),
         "resolve": ("escalation", "close an escalation without an answer"),
         "waiting": ("escalation", "list what waits for you, urgent things first, with the command to type"),
+        "dashboard": (
+            "dashboard",
+            "open the room in a browser: what waits, who writes to whom, tasks, dead letters",
+        ),
         "inbox": ("escalation", "show what waits for you, live: read, answer, approve and decline by keys"),
     },
     "Templates": {
@@ -237,7 +241,7 @@ COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.it
 
 # The commands of the first help.
 EVERYDAY = (
-    "send", "check", "read", "reply", "ask", "wait", "claim", "ack", "work", "search", "inbox", "escalate",
+    "send", "check", "read", "reply", "ask", "wait", "claim", "ack", "work", "search", "inbox", "dashboard", "escalate",
     "agents", "register", "tasks", "tasks give", "peers", "tokens", "tokens create", "webhooks", "templates", "dead",
     "board", "rooms", "init", "doctor", "serve", "mcp", "install claude",
 )  # fmt: skip

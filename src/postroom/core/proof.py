@@ -143,6 +143,17 @@ def checked_letter(core: Core, message: Message) -> Message:
 # -- requests over a wire
 
 
+def sign_request(
+    core: Core, signer: Signer, person: str, method: str, params: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the parameters of a request over a wire with the proof that this person makes it."""
+    from ..model.person import signed_request  # noqa: PLC0415 - only for people
+
+    key, at, nonce = signer.key_for(core, person), core.now().wall, core.ids.token()
+    signature = signer.sign(signed_request(method, params, room_id(core), at, nonce))
+    return {**params, "proof": {"key": key.id, "at": at.isoformat(), "nonce": nonce, "signature": signature}}
+
+
 def prove_request(core: Core, principal: Principal, method: str, params: Mapping[str, Any]) -> Principal:
     """Return the principal with the person who signed this request; raise if its proof is wrong, old or used."""
     from ..model.person import FRESH, PersonKey, RequestProof, is_signed, signed_request  # noqa: PLC0415

@@ -39,8 +39,8 @@ class SocketClient:
             await writer.drain()
             async with asyncio.timeout(_seconds(params)):
                 if self._token:
-                    _result(await reader.readline())
-                return _result(await reader.readline())
+                    result_of(await reader.readline())
+                return result_of(await reader.readline())
         except (OSError, ValueError, TimeoutError) as broken:
             raise _gone(self.path, broken) from broken
         finally:
@@ -77,7 +77,7 @@ def _seconds(params: Mapping[str, Any]) -> float:
     return SLACK + (waits if isinstance(waits, int | float) else 0)
 
 
-def _result(line: bytes) -> Any:
+def result_of(line: bytes) -> Any:
     """Return the result in a reply, or raise its error."""
     if not line:
         raise Busy("the post room closed the connection", hint="try again")

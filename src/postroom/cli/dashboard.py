@@ -1,0 +1,153 @@
+"""The command `dashboard`: it opens the dashboard in a browser, and lends it this person's authority while it runs.
+
+The post room's daemon gives the link. What the person does in the browser comes back to this process, which carries
+it out itself on the room, with the person's key, as `postroom reply` would. When it ends, the page only looks.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import webbrowser
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..app.app import served_at
+from ..core.presentation import one_line
+from ..core.proof import sign_request
+from ..core.verb import PROOF, from_params, parameters, perform
+from ..environment import variable
+from ..errors import Busy, NotAllowed, PostroomError
+from ..formats.errors import rpc_error
+from ..formats.plain import plain_result
+from ..model.codec import encode
+from ..model.names import HUMAN
+from ..server.client import SocketClient, result_of
+from ..server.protocol import own_verb
+from .answer import Answer
+from .command import Option, command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from .answer import Screen
+    from .context import Context
+
+# What a visit may have done: verbs of the person's own mailbox and, with --operator, of the room.
+LENT = frozenset({"act", "send", "reply", "give_task", "task_step", "shown", "resolve", "block", "unblock"})
+OF_OPERATORS = frozenset({"revive", "revive_all", "purge_dead", "doctor"})
+
+
+@command(
+    "dashboard",
+    Option("--print", name="prints", help="print the link, and open no browser", kind="flag"),
+    Option("--look", name="looks", help="the page may only look, and this command returns at once", kind="flag"),
+    Option("--operator", help="let the page also revive and delete dead letters, and run the doctor", kind="flag"),
+    Option("--lock", help="end all open pages, whoever opened them", kind="flag"),
+    about="Asks the running post room (postroom serve) for a link that is good once, for a minute, and opens it in your"
+    " browser; it prints the link too. While this command runs, what you do in the page is done here, with your key:"
+    " answers, approvals, tasks and letters in your name. When it ends, the page may only look. You act as --as, else"
+    " POSTROOM_AGENT, else the human (the setting human). Over ssh, forward the port: ssh -L 4650:127.0.0.1:4650 HOST.",
+    examples=(("postroom dashboard --look --print --json", "a link for a page that only looks"),),
+    json="link seconds acts ended",
+    looks=True,
+)
+def run_dashboard(context: Context) -> Iterator[Answer]:
+    """Open the dashboard; then carry out what is done in it, until this process is interrupted."""
+    context.default_me(HUMAN)
+    context.check_room()
+    served = served_at(context.settings.store)
+    if served is None:
+        raise Busy("no post room is served here", field="room", hint="postroom serve, in another terminal")
+    if context.get("lock"):
+        ended = SocketClient(served).ask("lock_visits", _signed(context, "lock_visits", {}))["ended"]
+        yield Answer(context.name, {"link": None, "seconds": None, "acts": False, "ended": ended}, _locked)
+        return
+    lends = not context.get("looks") and not context.screen.json
+    params = {"agent_id": context.mailbox.name, "lends": lends, "operator": bool(context.get("operator"))}
+    if not lends:
+        opened = SocketClient(served).ask("open_visit", _signed(context, "open_visit", params))
+        yield _opened(context, opened, acts=False)
+        return
+    yield from _Lending(context, served).run(_signed(context, "open_visit", params))
+
+
+def _signed(context: Context, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters with this person's proof, where a person with a key asks."""
+    signer = context.principal.signer
+    return params if signer is None else sign_request(context.core, signer, context.mailbox.name, method, params)
+
+
+def _opened(context: Context, opened: Mapping[str, Any], *, acts: bool) -> Answer:
+    """Open the link in a browser, where there is one, and return the answer."""
+    is_far = variable("SSH_CONNECTION") or not (
+        sys.platform == "darwin" or variable("DISPLAY") or variable("WAYLAND_DISPLAY")
+    )
+    if not (context.get("prints") or context.screen.json or is_far):
+        webbrowser.open(opened["link"])
+    data = {"link": opened["link"], "seconds": opened["seconds"], "acts": acts, "ended": None}
+    return Answer(context.name, data, _link)
+
+
+def _link(_screen: Screen, data: Mapping[str, Any]) -> str:
+    until = (
+        "It may act for you until you press Ctrl-C here." if data["acts"] else "It may look, and change nothing."
+    )
+    return f"{data['link']}\n\nThe link is good once, within {data['seconds']:g} seconds. {until}\n"
+
+
+def _locked(_screen: Screen, data: Mapping[str, Any]) -> str:
+    return f"{data['ended']} open pages were ended.\n"
+
+
+class _Lending:
+    """One connection to the post room, over which a page has this process act."""
+
+    def __init__(self, context: Context, path: str) -> None:
+        self._context = context
+        self._mailbox = context.mailbox.name
+        self._verbs = LENT | (OF_OPERATORS if context.get("operator") else frozenset())
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(path)
+        self._lines = self._socket.makefile("rb")
+
+    def run(self, params: dict[str, Any]) -> Iterator[Answer]:
+        """Open a visit, and carry out what it asks for until the post room closes."""
+        with self._socket, self._lines:
+            self._say("open_visit", params, id=1)
+            yield _opened(self._context, result_of(self._lines.readline()), acts=True)
+            for line in self._lines:
+                asked = msgspec.json.decode(line)
+                if asked.get("method") == "visit/asked":
+                    self._say("visit/answer", {"call": asked["params"]["call"], **self._answer(asked["params"])})
+        raise Busy(
+            "the post room has closed; the page may not act any more", hint="postroom dashboard, once it runs"
+        )
+
+    def _say(self, method: str, params: Mapping[str, Any], **more: Any) -> None:
+        self._socket.sendall(encode({"jsonrpc": "2.0", "method": method, "params": params, **more}) + b"\n")
+
+    def _answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Carry out what a page asks for; return its result, or its error."""
+        try:
+            request = self._request(asked["verb"], asked["params"])
+            shown = plain_result(
+                request.declaration(), perform(self._context.core, self._context.principal, request)
+            )
+        except PostroomError as refused:
+            self._context.warn(one_line(f"{asked['verb']}: {refused}"))
+            return {"error": rpc_error(refused)}
+        self._context.warn(one_line(str(shown.get("done") or f"{asked['verb']}: done")))
+        return {"result": shown}
+
+    def _request(self, name: str, params: Mapping[str, Any]) -> Any:
+        """Return the request of a page: of this person's mailbox alone, or an operator's."""
+        cls = own_verb(name) if name in self._verbs else None
+        if cls is None:
+            hint = "postroom dashboard --operator" if name in OF_OPERATORS else "type it in a terminal"
+            raise NotAllowed(f"{name!a} is not done from this page", field="visit", hint=hint)
+        own = {key: value for key, value in params.items() if key != PROOF}
+        if "agent_id" in parameters(cls) and name not in OF_OPERATORS:
+            own["agent_id"] = self._mailbox
+        return from_params(cls, own)
