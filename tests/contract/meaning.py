@@ -47,6 +47,8 @@ def _matches_times(delivery: Delivery, query: Query) -> bool:
     return (
         (offered is None or delivery.expires_at is None or delivery.expires_at > offered)
         and (due is None or at is None or at <= due or (most is not None and at > most))
+        and (query.reason is None or (delivery.reason or "") == query.reason)
+        and (query.dead_by is None or (delivery.dead_at is not None and delivery.dead_at <= query.dead_by))
         and (
             archived is None
             or (delivery.archived_at is None and delivery.acked_at is not None and delivery.acked_at < archived)

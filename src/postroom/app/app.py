@@ -366,21 +366,19 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     executor.counters.connections["socket"] = lambda: sum(
         len(server.connections) for server in transports if isinstance(server, UnixServer)
     )
-    janitor = asyncio.ensure_future(run_janitor(executor))
-    stack.push_async_callback(_end, janitor)
-    stack.push_async_callback(_end, asyncio.ensure_future(WebhookService(executor).run()))
+    _start(stack, run_janitor(executor), WebhookService(executor).run(), broker.history.run())
     if options.inboxes:
         writer = InboxFileWriter(
             executor, options.inboxes, is_kept=not options.settings.store.startswith("memory:")
         )
-        stack.push_async_callback(_end, asyncio.ensure_future(writer.run()))
+        _start(stack, writer.run())
     link = make_map_link(executor, options)
     if link is not None:
         executor.counters.connections["map_link"] = lambda: int(link.is_up)
         broker.listeners.append(link.emitted)
-        stack.push_async_callback(_end, asyncio.ensure_future(link.run()))
+        _start(stack, link.run())
     if links is not None:
-        stack.push_async_callback(_end, asyncio.ensure_future(links.run()))
+        _start(stack, links.run())
     room_lock.write(f"process {os.getpid()}{_AT}{options.sockets[0]}")
     return _addresses(options, system, http_server.url if http_server is not None else None)
 
@@ -443,6 +441,12 @@ async def _stop(transports: Sequence[Transport], map_server: MapServer | None) -
     ended = await asyncio.gather(*(transport.stop() for transport in transports), return_exceptions=True)
     for wrong in (end for end in ended if isinstance(end, BaseException)):
         raise wrong
+
+
+def _start(stack: AsyncExitStack, *chores: Coroutine[Any, Any, None]) -> None:
+    """Run chores until the stack unwinds."""
+    for chore in chores:
+        stack.push_async_callback(_end, asyncio.ensure_future(chore))
 
 
 async def _end(task: asyncio.Future[None]) -> None:

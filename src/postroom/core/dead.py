@@ -6,6 +6,8 @@ it, deletes it, or the retention of the room ends.
 
 from __future__ import annotations
 
+from collections import Counter
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct
@@ -13,6 +15,7 @@ from msgspec.structs import replace
 
 from ..errors import Invalid, TooLarge, UnknownMessage
 from ..model import delivery as model_delivery
+from ..model.brief import Brief
 from ..model.codec import digest
 from ..model.delivery import SETTLED, UNSENT, State
 from ..model.message import FEDERATION_NOTE
@@ -22,12 +25,11 @@ from ..model.record import FORGOTTEN, SPENT, Record, pair_key
 from ..store.protocol import Forget, Move, Put, all_names
 from . import alerts, deliveries, messages, names, task_index
 from .core import commit
-from .validation import as_list, check_limit
+from .validation import as_list, check_count, check_limit
 from .verb import MailboxVerb, verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from ..model.delivery import Delivery
     from ..model.message import Message
@@ -45,6 +47,40 @@ class DeadLetters(Struct):
     letters: list[Found]
 
 
+class DeadGroup(Brief, frozen=True):
+    """Dead letters of one mailbox with one reason."""
+
+    mailbox: str
+    reason: str
+    count: int
+
+
+class DeadGroups(Struct):
+    """The dead letters in groups, the largest first, and when they were counted."""
+
+    groups: list[DeadGroup]
+    total: int
+    until: datetime  # `until` of revive_all: what dies later is left
+
+
+@verb("dead_groups", DeadGroups, action="dead", many=True, writes=False, everyone=True)
+class GroupDead(MailboxVerb, kw_only=True):
+    """Count dead letters by mailbox and reason."""
+
+    limit: Annotated[int, "how many groups at most"] = 1000
+
+    def run(self, core: Core, _principal: Principal) -> DeadGroups:
+        most, moment = check_count(self.limit, "limit"), core.now()
+        deliveries.apply_timers(core, moment, (self.agent_id,) if self.agent_id else None)
+        counted = Counter(core.store.count(_dead_of(self.mailbox), by="reason"))
+        if self.agent_id:
+            outgoing = _dead_outgoing(core, self.agent_id)
+            counted.update((one.delivery.mailbox, one.delivery.reason or "") for one in outgoing)
+        groups = [DeadGroup(mailbox, reason, many) for (mailbox, reason), many in counted.items()]
+        ordered = sorted(groups, key=lambda group: (-group.count, group.mailbox, group.reason))
+        return DeadGroups(ordered[:most], sum(counted.values()), moment.wall)
+
+
 @verb("dead", DeadLetters, action="dead", many=True, writes=False, everyone=True)
 class Dead(MailboxVerb, kw_only=True):
     """Return dead letters with the reason, the oldest first.
@@ -53,17 +89,33 @@ class Dead(MailboxVerb, kw_only=True):
     """
 
     limit: Annotated[int | None, "how many at most"] = None
+    reason: Annotated[str | None, "only with exactly this reason"] = None
+    after: Annotated[int | None, "only behind this one: the `number`, or the `arrived`, of a delivery"] = None
 
     def run(self, core: Core, _principal: Principal) -> DeadLetters:
         most = check_limit(self.limit)
-        query = Query(states=(State.DEAD,), shown_only=True, order="age", limit=most)
+        query = replace(_dead_of(None), reason=self.reason, after=self.after or 0, limit=most)
         if not self.agent_id:
             deliveries.apply_timers(core, core.now(), None)
             return DeadLetters(core.store.find(query))
         deliveries.apply_timers(core, core.now(), (self.agent_id,))
         names.check_not_moved(core, self.agent_id, "mailbox")
-        found = [*core.store.find(replace(query, mailbox=self.agent_id)), *_dead_outgoing(core, self.agent_id)]
-        return DeadLetters(sorted(found, key=lambda f: (f.delivery.number, f.delivery.mailbox))[:most])
+        outgoing = [
+            one
+            for one in _dead_outgoing(core, self.agent_id)
+            if self.reason in {None, one.delivery.reason or ""} and _place(one)[0] > (self.after or 0)
+        ]
+        found = [*core.store.find(replace(query, mailbox=self.agent_id)), *outgoing]
+        return DeadLetters(sorted(found, key=_place)[:most])
+
+
+def _dead_of(mailbox: str | None) -> Query:
+    return Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True, order="age")
+
+
+def _place(found: Found) -> tuple[int, str]:
+    """Return the place of a dead letter in the list: by when it came."""
+    return found.delivery.arrived or found.delivery.number, found.delivery.mailbox
 
 
 class Revived(Struct):
@@ -85,6 +137,45 @@ class Revive(MailboxVerb, kw_only=True):
             return moves, [Found(found.message, move.after) for found, move in zip(dead, moves, strict=True)]
 
         return Revived(commit(core, plan))
+
+
+class RevivedSlice(Struct):
+    """How many dead letters are in the inbox again, and how many of those that were meant are left."""
+
+    revived: int
+    left: int
+
+
+@verb("revive_all", RevivedSlice, action="revive", many=True, everyone=True)
+class ReviveAll(MailboxVerb, kw_only=True):
+    """Return dead letters that match to their inboxes, the oldest first: a slice at a time, until none is left."""
+
+    reason: Annotated[str | None, "only with exactly this reason"] = None
+    until: Annotated[datetime, "only those that were dead by then: the `until` of dead_groups"]
+    limit: Annotated[int, "how many at most"] = 500
+
+    def run(self, core: Core, _principal: Principal) -> RevivedSlice:
+        most = check_count(self.limit, "limit", most=MOST_NAMED)
+        query = replace(_dead_of(self.mailbox), reason=self.reason, dead_by=self.until)
+
+        def plan() -> tuple[Sequence[Write], RevivedSlice]:
+            found = core.store.find(replace(query, limit=most))
+            outgoing = self._outgoing(core)
+            matching = core.store.count(query, by="all") + len(outgoing)
+            moves = [_revival(one.delivery, core.now().wall) for one in [*found, *outgoing][:most]]
+            return moves, RevivedSlice(len(moves), matching - len(moves))
+
+        return commit(core, plan)
+
+    def _outgoing(self, core: Core) -> list[Found]:
+        """Return the matching letters of one mailbox that died on their way to other systems."""
+        return [
+            one
+            for one in (_dead_outgoing(core, self.agent_id) if self.agent_id else ())
+            if self.reason in {None, one.delivery.reason or ""}
+            and one.delivery.dead_at is not None
+            and one.delivery.dead_at <= self.until
+        ]
 
 
 def _revival(dead: Delivery, now: datetime) -> Move:

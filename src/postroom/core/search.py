@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..errors import UnknownMessage
 from ..model.delivery import State, forwarded_to
 from ..model.message import Message
 from ..model.names import HUMAN, check_id, fold
 from ..model.query import LetterQuery, Query
 from ..model.search import Marks, SearchQuery, read_query, search_text, words
 from ..store.protocol import spelling_of
+from .core import find_letter
 from .deliveries import apply_timers
 from .inbox import Messages, check_spelling
+from .messages import known_letter
 from .names import names_of, seen_by
 from .validation import check_count
 from .verb import MailboxVerb, verb
@@ -45,6 +48,7 @@ class Search(MailboxVerb, kw_only=True):
     query: Annotated[str, "words, phrases, from: to: tag: kind: thread: before: after:"]
     limit: Annotated[int, "how many at most"] = 20
     ranked: Annotated[bool, "the best first, not the newest"] = False
+    before: Annotated[str | None, "the id of a letter: only older ones"] = None
 
     def run(self, core: Core, _principal: Principal) -> Messages:
         moment, mailbox = core.now(), self.mailbox
@@ -52,6 +56,8 @@ class Search(MailboxVerb, kw_only=True):
         most = check_count(self.limit, "limit", most=MOST)
         if mailbox is not None:
             apply_timers(core, moment, (mailbox,))
+        if self.before is not None:
+            wanted = replace(wanted, below=_number_of(core, mailbox, self.before))
         looked_at = max(most, core.limits.search_window) if self.ranked else most
         # The store filters by mailbox in the same query, so a match in other mail never shows, not even in a
         # count (G8).
@@ -59,6 +65,14 @@ class Search(MailboxVerb, kw_only=True):
         check_spelling(core, mailbox, letters)
         found = [seen_by(core, letter.message, mailbox) for letter in letters]
         return Messages(by_relevance(found, wanted)[:most] if self.ranked else found)
+
+
+def _number_of(core: Core, mailbox: str | None, id: str) -> int:
+    """Return the number of a letter that was sent or received here."""
+    message = known_letter(core, mailbox, id, "before") if mailbox else find_letter(core, check_id(id, "before"))
+    if message is None:
+        raise UnknownMessage(f"no letter {id!r}", field="before")
+    return core.store.get((message.id,))[message.id].number
 
 
 class Forwarded(Struct):

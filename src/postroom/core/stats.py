@@ -60,7 +60,7 @@ class Traffic(Struct, frozen=True, kw_only=True):
     died: int
 
 
-@verb("room_stats", Stats, action="room", slow=True, writes=False)
+@verb("room_stats", Stats, action="room", slow=True, writes=False, shared=True)
 class RoomStats(Verb, kw_only=True):
     """Return the room in numbers: all its mail, by state and by mailbox."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct
@@ -219,6 +220,7 @@ def _task_named(core: Core, mailbox: str, id: str) -> TaskStatus | None:
 class ListTasks(MailboxVerb, kw_only=True):
     """Return tasks given or received here, the most recently moved first."""
 
+    after: Annotated[str | None, "the id of a task: those that follow it in this order"] = None
     role: Annotated[str, "given, received or any"] = "any"
     states: Annotated[str | list[str] | None, "only in these states"] = None
     limit: Annotated[int | None, "how many at most"] = 50
@@ -233,8 +235,11 @@ class ListTasks(MailboxVerb, kw_only=True):
         most = check_count(self.limit, "limit")
         tasks = self._of_mailbox(core) if self.agent_id else known_tasks(core, "")
         found = [task for task in tasks if task.state in wanted]
-        newest = sorted(found, key=lambda task: task.moved_at, reverse=True)[:most]
-        return [_with_session(core, self.agent_id, task) for task in newest]
+        newest = sorted(found, key=lambda task: task.moved_at, reverse=True)
+        if self.after is not None:  # one that moved since is at the top again, and nothing follows that was shown
+            following = dropwhile(lambda task: task.letter != self.after, newest)
+            newest = list(following)[1:]
+        return [_with_session(core, self.agent_id, task) for task in newest[:most]]
 
     def _of_mailbox(self, core: Core) -> list[TaskStatus]:
         """Return the tasks in which the mailbox has the role that is asked for."""

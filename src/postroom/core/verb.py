@@ -89,6 +89,8 @@ class Declaration(Struct, frozen=True, kw_only=True):
     wide: bool = False  # does it write to a group of any size? Then on the thread of large calls
     waits: bool = False  # does it wait for mail? Then it has a parameter `timeout`
     everyone: bool = False  # without an agent, is it about the whole room, for whoever may see that?
+    # Does one look serve all callers of a server for a while? Then it must not depend on the caller.
+    shared: bool = False
     strict: bool = True  # is an unknown parameter refused? Other programs' protocols ignore it
     # Does it take a path or a function, return a secret, or administer the room? Then no wire has it.
     local: bool = False

@@ -200,6 +200,7 @@ class Ack(Settling, kw_only=True):
 
     reply: Annotated[Any, "an answer to the sender of the one letter"] = None
     to_all: Annotated[bool, "the answer goes to everyone"] = False
+    key: Annotated[str | None, "of the answer: said again with the same key, it is sent once"] = None
     keep: Annotated[bool, "do not archive"] = False
     drafts: Annotated[Sequence[Draft], LOCAL] = ()  # letters to be sent in the same commit
 
@@ -209,7 +210,9 @@ class Ack(Settling, kw_only=True):
             raise Invalid("is sent with the ack of one letter", field="reply")
         held, mailbox = self.letters(core, principal), self.agent_id
         if self.reply is not None:
-            answer = messages.Reply(agent_id=mailbox, id=held[0].message.id, body=self.reply, to_all=self.to_all)
+            answer = messages.Reply(
+                agent_id=mailbox, id=held[0].message.id, body=self.reply, to_all=self.to_all, key=self.key
+            )
             drafts.append(answer.draft(core))
         moment = core.clock.now()
 

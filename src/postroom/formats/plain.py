@@ -312,6 +312,12 @@ FORMS: dict[str, Form] = {  # by module and name of the type
         {"letter": lambda trace: trace.message},
         alone=True,
     ),
+    "summaries.Summary": Form(
+        {"from": "str", **_PRIORITY[0]},
+        {"from": lambda one: one.sender, **_PRIORITY[1]},
+        without={"sender"},
+        read=lambda shown: shown | {"sender": shown["from"]},
+    ),
     "task.Escalation": Form({"waits_for": "str | None", **_PRIORITY[0]}, _PRIORITY[1]),
     "tasks.FoundTask": Form(
         # Outside, a task is named by the letter that opened it; the name in its letters is `called`.

@@ -63,6 +63,8 @@ class Query(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     due_at: datetime | None = None  # and not waiting for a later attempt
     due_most: datetime | None = None  # a retry later than this was set by a wrong clock, and counts as due
     unarchived_before: datetime | None = None  # acknowledged before, not archived yet
+    reason: str | None = None  # of its death
+    dead_by: datetime | None = None  # died at this time or earlier
     order: Order = "inbox"
     limit: int | None = None
 
@@ -95,8 +97,9 @@ class LetterQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
 # Answers that count
 
 # all: a number. priority, mailbox: of deliveries; mailboxes in the order of their oldest letter. state: a Tally
-# for each mailbox. quota: see `Store.count`.
-Group = Literal["all", "priority", "mailbox", "state", "quota"]
+# for each mailbox. quota: see `Store.count`. reason: of deliveries, by mailbox and reason. pair: of letters, by
+# sender and mailbox. moved: of changes of deliveries, by mailbox and state.
+Group = Literal["all", "priority", "mailbox", "state", "quota", "reason", "pair", "moved"]
 
 
 class Tally(Brief, frozen=True, kw_only=True):

@@ -173,6 +173,7 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
     unwanted: Marks = Marks()
     after: datetime | None = None  # written at this time or later
     before: datetime | None = None  # written earlier than this
+    below: int | None = None  # with a smaller number of acceptance
     one_agent: tuple[tuple[str, ...], ...] = ()  # for each renamed agent: its present and former names, folded
 
     def names_of(self, name: str) -> tuple[str, ...]:

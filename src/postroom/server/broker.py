@@ -30,6 +30,7 @@ from ..model.record import TOKEN
 from ..store.notification import ROOM
 from . import protocol
 from .events import LoadedChanges, check_filter, wanted
+from .flow import FlowDigest, History
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -207,6 +208,8 @@ class Broker:
         self._by_caller: dict[object, dict[str, Subscription]] = {}
         self._token_holders: dict[str, dict[object, Callable[[], None]]] = {}  # by id of the token, by caller
         executor.counters.subscribers = lambda: sum(map(len, self._by_caller.values()))
+        self.flow = FlowDigest(executor)
+        self.history = History(executor)
         self.listeners: list[Callable[[Event], None]] = []  # other parts of the server that get emitted events
         self._numbers = itertools.count(1)
         self._watch: Watch | None = None
@@ -306,6 +309,7 @@ class Broker:
         for caller in list(self._by_caller):
             self._drop(caller)
         self._token_holders.clear()
+        self.flow.close()
         self._stop_if_unused()
 
     def publish(self, params: dict[str, Any], source: str) -> None:

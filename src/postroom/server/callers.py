@@ -128,7 +128,8 @@ class Caller:
         if token is not None and tokens.live_token(core, token) is None:
             raise NotAllowed("this token is not valid any more", field="token")
         principal = tokens.effective_principal(core, self.principal, request.acting())
-        return authorised(core, principal, request)()
+        look = authorised(core, principal, request)
+        return self._executor.shared_looks.result(request, look) if request.declaration().shared else look()
 
     def _finish(self, call: Call, error: BaseException | None, result: Any) -> Any:
         """Return the reply to a call that is over, and record that its agent is active."""
@@ -192,6 +193,24 @@ class Caller:
         core = self._executor.core
         found: Principal = await self._executor.read(tokens.effective_principal, core, self.principal)
         return found
+
+    # -- the flow of mail
+
+    async def watch_flow(self) -> dict[str, Any]:
+        """Get the digests of the flow from now on."""
+        if self._push is None:
+            raise Invalid("nothing can be sent to this caller later", hint="use the socket or a WebSocket")
+        authorize(await self._current_principal(), "room", reads=True)
+        person = self._executor.visits.of(self.principal).person if self.principal.visit else ""
+        return await self._broker.flow.watch(self, self._push, person)
+
+    def unwatch_flow(self) -> dict[str, Any]:
+        self._broker.flow.forget(self)
+        return {}
+
+    async def numbers(self) -> dict[str, Any]:
+        authorize(await self._current_principal(), "room", reads=True)
+        return self._broker.history.describe()
 
     # -- visits of the dashboard
 
@@ -278,6 +297,7 @@ class Caller:
     def close(self) -> None:
         """End the subscriptions and waits of a caller that is gone; its other calls are still carried out."""
         self._executor.visits.leave(self)
+        self._broker.flow.forget(self)
         if self._lender is not None:
             self._executor.visits.stop_lending(self._lender)
         self._broker.forget(self)

@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.agents import RecordHeartbeat
 from ..core.authorize import OWNER
-from ..core.verb import authorised, from_params, perform, seconds_to_sleep
+from ..core.verb import authorised, from_params, perform, seconds_to_sleep, set_parameters
 from ..errors import PostroomError, StoreBusy, StoreFailing
+from ..model.codec import encode
 from ..watcher import SharedWatcher
 from .protocol import find_verb
 from .requests import Schedule, in_json, patience, schedule_of
@@ -55,6 +56,7 @@ CLOSE_SECONDS = 0.3  # for calls under way when the executor closes
 ACTIVITY_SECONDS = 20.0  # between two heartbeats that are recorded for one agent
 MAX_AGENTS = 10_000  # whose last heartbeat is remembered
 MAX_LONG = 4  # long requests of all connections that are parsed or under way at once
+MAX_SHARED = 100  # results of shared looks that are kept
 MAX_BATCH = 256  # calls made durable by one sync; more would keep the first of them waiting
 
 
@@ -92,6 +94,41 @@ class Counters:
     @property
     def uptime(self) -> float:
         return perf_counter() - self.began
+
+
+# -- looks that serve all callers
+
+SHARED_SECONDS = 2.0  # for which one look serves all callers, at least
+SHARED_COST = 20  # and at least so many times as long as it took
+
+
+class SharedLooks:
+    """The results of verbs that cost much and do not depend on the caller (`shared`): one look serves all of them
+    for a while, however many ask. Used on the threads that carry out calls.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._looks: dict[bytes, tuple[float, Any]] = {}  # by the request: until when it serves, and its result
+        self._under_way: dict[bytes, threading.Lock] = {}
+
+    def result(self, request: Verb, look: Callable[[], Any]) -> Any:
+        """Return the result of a look that is fresh enough; make one if there is none."""
+        key = encode([request.declaration().name, set_parameters(request)])
+        with self._lock:
+            own = self._under_way.setdefault(key, threading.Lock())
+        with own:
+            until, result = self._looks.get(key, (0.0, None))
+            began = perf_counter()
+            if until <= began:
+                result = look()
+                spent = perf_counter() - began
+                with self._lock:
+                    if len(self._looks) >= MAX_SHARED:
+                        self._looks.clear()
+                        self._under_way.clear()
+                    self._looks[key] = perf_counter() + max(SHARED_SECONDS, SHARED_COST * spent), result
+        return result
 
 
 # -- jobs
@@ -189,6 +226,7 @@ class Executor:
         self.counters = Counters()
         self.long_requests = LongRequests()
         self.visits = Visits(core.now().wall)
+        self.shared_looks = SharedLooks()
         self._store = core.store
         self._loop = asyncio.get_running_loop()
         self._watcher = SharedWatcher(core)

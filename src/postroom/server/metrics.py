@@ -4,7 +4,6 @@ tell how much mail there is.
 
 from __future__ import annotations
 
-import os
 import resource
 import time
 from functools import partial
@@ -14,6 +13,7 @@ from .. import __version__
 from ..core.authorize import OWNER
 from ..core.stats import RoomStats
 from ..core.verb import perform
+from .flow import resident
 from .http import Reply, error_reply
 
 if TYPE_CHECKING:
@@ -79,19 +79,10 @@ def link_lines(links: Sequence[dict[str, Any]]) -> Iterator[str]:
 def _process_lines() -> Iterator[str]:
     used = resource.getrusage(resource.RUSAGE_SELF)
     yield from _family("process_cpu_seconds_total", "counter", "of this process", [({}, time.process_time())], "")
-    memory = _resident()
+    memory = resident()
     if memory is not None:
         yield from _family("process_resident_memory_bytes", "gauge", "of this process", [({}, memory)], "")
     yield from _one("page_faults_total", "counter", "pages that had to be read from disk", used.ru_majflt)
-
-
-def _resident() -> int | None:
-    """Return the resident memory in bytes; nothing where the system does not report it."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return None
 
 
 def _one(name: str, kind: str, about: str, value: float) -> Iterator[str]:

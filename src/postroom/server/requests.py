@@ -160,6 +160,30 @@ class Authenticate(SessionVerb, kw_only=True):
         return session.authenticate(self.token)
 
 
+@verb("flow/watch", "names, number, at", registry=SESSION, action="agents", strict=False)
+class WatchFlow(SessionVerb, kw_only=True):
+    """Get a digest of the flow of mail as flow/tick notifications on this connection, when something happens."""
+
+    def serve(self, session: Caller) -> Any:
+        return session.watch_flow()
+
+
+@verb("flow/unwatch", "nothing", registry=SESSION, action="agents", strict=False)
+class UnwatchFlow(SessionVerb, kw_only=True):
+    """Get no more digests of the flow."""
+
+    def serve(self, session: Caller) -> Any:
+        return session.unwatch_flow()
+
+
+@verb("numbers", "since, columns, minutes: one row each", registry=SESSION, action="agents", strict=False)
+class Numbers(SessionVerb, kw_only=True):
+    """The numbers of the last day, by the minute, since the server began."""
+
+    def serve(self, session: Caller) -> Any:
+        return session.numbers()
+
+
 @verb("open_visit", "code, link, seconds: how long it is good", registry=SESSION, action="agents", strict=False)
 class OpenVisit(SessionVerb, kw_only=True):
     """Get a link that opens the dashboard once; an operator may, or a person who proves it.

@@ -185,13 +185,20 @@ class Store(Protocol):
     def count(self, query: Query, by: Literal["state"]) -> list[Tally]: ...
     @overload
     def count(self, query: Query, by: Literal["quota"]) -> tuple[int, int]: ...
+    @overload
+    def count(self, query: Query, by: Literal["reason"]) -> dict[tuple[str, str], int]: ...
+    @overload
+    def count(self, query: LetterQuery, by: Literal["pair"]) -> dict[tuple[str, str], int]: ...
+    @overload
+    def count(self, query: LetterQuery, by: Literal["moved"]) -> dict[tuple[str, State], int]: ...
     def count(self, query: Any, by: Group = "priority") -> Any:
         """Count the matching deliveries or letters, whatever `skip`, `order` and `limit` say.
 
         By `state`, only the query's `mailbox` counts, and the cost grows with the mail that is not done. By
         `quota`: how many letters count towards the quota of the query's `mailbox`, of all senders and of its
         `sender`; for a mailbox at another system that is the quota of the outbox for that system. These counts are
-        kept, so the cost does not depend on how many letters wait.
+        kept, so the cost does not depend on how many letters wait. By `pair` and `moved`, only the query's `after`
+        counts, and the cost grows with what came after it.
         """
 
     def letters(self, query: LetterQuery) -> list[Letter]: ...

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from copy import copy
 from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -104,7 +105,8 @@ def test_files_are_known_by_name_and_by_nothing_else(tmp_path: Path) -> None:
     "headers",
     [
         {"host": "evil.example"}, {"host": "rebound.example:{}"}, {"origin": "http://evil.example"},
-        {"origin": "null"}, {"origin": "http://127.0.0.1:1"}, {"sec_fetch_site": "cross-site"}, {"sec_fetch_site": "same-site"},
+        {"origin": "null"}, {"origin": "http://127.0.0.1:1"},
+        {"sec_fetch_site": "cross-site"}, {"sec_fetch_site": "same-site"},
     ],
 )  # fmt: skip
 def test_pages_of_others_get_nothing(anonymous: Client, method: str, path: str, headers: dict[str, str]) -> None:

@@ -146,7 +146,21 @@ def find_late(query: Query) -> Statement:
 
 def count(query: Query | LetterQuery, by: Group) -> Statement:
     """Return the query for one row of (count), or for rows of (group, count)."""
-    return _count(query, by) if isinstance(query, Query) else count_letters(query)
+    if isinstance(query, Query):
+        return _count(query, by)
+    return (_SINCE[by], [query.after]) if by in _SINCE else count_letters(query)
+
+
+# What came after a number: it reads two primary keys from there on, and names each mailbox once.
+_SINCE = {
+    "pair": """
+SELECT s.name, m.name, g.many FROM (SELECT l.sender AS sender, d.mailbox AS mailbox, count(*) AS many
+FROM letters l CROSS JOIN deliveries d ON d.number = l.number WHERE l.number > ? GROUP BY 1, 2) g
+JOIN mailboxes s ON s.id = g.sender JOIN mailboxes m ON m.id = g.mailbox""",
+    "moved": """
+SELECT m.name, g.state, g.many FROM (SELECT mailbox, state, count(*) AS many
+FROM changes WHERE number > ? AND what = 'moved' GROUP BY 1, 2) g JOIN mailboxes m ON m.id = g.mailbox""",
+}
 
 
 def _count(query: Query, by: Group) -> Statement:
@@ -161,6 +175,8 @@ def _count(query: Query, by: Group) -> Statement:
     if by == "priority":
         return f"SELECT d.rank, count(*) {source}{where} GROUP BY d.rank", values
     name = "SELECT name FROM mailboxes WHERE id = d.mailbox"
+    if by == "reason":
+        return f"SELECT ({name}), coalesce(d.reason, ''), count(*) {source}{where} GROUP BY d.mailbox, 2", values
     return f"SELECT ({name}), count(*) {source}{where} GROUP BY d.mailbox ORDER BY min(d.number), 1", values
 
 
@@ -432,6 +448,10 @@ def _pieces_of_time(query: Query) -> Iterator[tuple[str, list[Any]]]:
         late = "" if query.due_most is None else " OR d.due_at > ? AND d.attempts > 0"
         values = [micros(time) for time in (query.due_at, query.due_most) if time is not None]
         yield f"(d.due_at IS NULL OR d.due_at <= ?{late})", values
+    if query.reason is not None:
+        yield "coalesce(d.reason, '') = ?", [query.reason]
+    if query.dead_by is not None:
+        yield "d.dead_at <= ?", [micros(query.dead_by)]
     if query.unarchived_before is not None:
         yield "d.archived_at IS NULL AND d.acked_at < ?", [micros(query.unarchived_before)]
 

@@ -399,6 +399,7 @@ class Search:
         self._reader = reader
         self._scanned = 0  # letters that were read without the index
         self._expression = expression(query, party)
+        self._top = NEWEST if query.below is None else query.below - 1
         self._needed = [word.encode() for term in query.terms for word in term.words]
         pieces: list[tuple[str, list[Any]]] = []
         if party is not None:
@@ -413,9 +414,9 @@ class Search:
     def find(self, index: Index, run: RunQuery, fetch: FetchLetters, limit: int) -> list[Letter]:
         upto = index.upto()
         # The newest letters first, which are not indexed yet: a search never misses what was just sent.
-        found = self._scan(run, fetch, NEWEST, upto, limit)
+        found = self._scan(run, fetch, self._top, upto, limit)
         if len(found) < limit:
-            found += self._older(index, run, fetch, upto, limit - len(found))
+            found += self._older(index, run, fetch, min(upto, self._top), limit - len(found))
             self._add_some(index, run, upto)
         return found
 

@@ -264,13 +264,20 @@ class SqliteStore:
         if isinstance(query, LetterQuery) and queries.is_of_one_agent(query):
             return self.query(*queries.count_letters(query, self._own_letters(query, NO_LIMIT)))[0][0]
         found = self.query(*queries.count(query, by))
-        if by == "all":
-            return found[0][0]
-        if by == "state":
-            return queries.tallies(found)
-        if by == "priority":
-            return dict.fromkeys(Priority, 0) | {rows.priority_of(rank): number for rank, number in found}
-        return dict(found)
+        match by:
+            case "all":
+                counted: Any = found[0][0]
+            case "state":
+                counted = queries.tallies(found)
+            case "priority":
+                counted = dict.fromkeys(Priority, 0) | {rows.priority_of(rank): many for rank, many in found}
+            case "moved":
+                counted = {(mailbox, rows.STATES[state]): many for mailbox, state, many in found}
+            case "pair" | "reason":
+                counted = {(one, other): many for one, other, many in found}
+            case _:
+                counted = dict(found)
+        return counted
 
     def letters(self, query: LetterQuery) -> list[Letter]:
         find = self._newest if query.newest_of else self._letters
