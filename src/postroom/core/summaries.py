@@ -51,7 +51,7 @@ class Summary(Brief, frozen=True, kw_only=True):
     scope: str
     parts: int
     characters: int  # of its text
-    proven: bool  # by the key of the person who sent it
+    proven: bool  # its sender proved to be that, by a token or a person's key
     state: State | None  # of its delivery, where the list is of one recipient
 
 
@@ -123,7 +123,7 @@ class ListLetters(MailboxVerb, kw_only=True):
             scope=message.scope,
             parts=len(message.parts),
             characters=len(text),
-            proven=message.proof is not None,
+            proven=message.proven or message.proof is not None,
             state=state,
         )
 

@@ -141,7 +141,7 @@ class Caller:
         declaration = request.declaration()
         if declaration.action in {"register", "heartbeat"}:  # the agent itself sets its status
             self._executor.forget_activity()
-        elif request.whose is not None:
+        elif request.whose is not None and not self.principal.visit:  # who is looked at does nothing
             self._executor.note_activity(self.principal.agent or request.acting())
         if declaration.name == "emit":  # only now: a job may run twice, or fail
             agent = self.principal.agent or request.acting()

@@ -215,7 +215,7 @@ def test_a_page_says_who_it_is_before_anything_else(running: Daemon) -> None:
     with opened(running) as socket, pytest.raises(ConnectionClosed):
         socket.recv(streams.FIRST_SECONDS + PATIENCE)
     for headers in ({"origin": "http://evil.example"}, {"origin": None}, {"sec-fetch-site": "same-site"}):
-        with pytest.raises(InvalidStatus) as refused, opened(running, **headers):  # type: ignore[arg-type]
+        with pytest.raises(InvalidStatus) as refused, opened(running, **headers):
             pass
         assert refused.value.response.status_code in {401, 403}
 
