@@ -234,7 +234,7 @@ def test_lock_ends_every_visit_and_every_code(running: Daemon) -> None:
         assert page.call("visit/lock")["ended"] >= 2
         for one in (page, other):
             with pytest.raises(ConnectionClosed) as closed:
-                one.socket.recv(PATIENCE)
+                one.socket.recv(20)
             assert closed.value.rcvd is not None and 1008 == closed.value.rcvd.code
     assert 403 == enter(running, code).status
     assert 401 == looked(running, token, {})
