@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from ..federation.exchange import Exchange
     from ..map.link import MapLink
     from ..server.http_server import HttpServer
+    from ..server.visits import Visits
     from .options import Options
 
 
@@ -281,7 +282,7 @@ class Transport(Protocol):
 SWITCH_SECONDS = 0.0005
 
 
-async def serve(options: Options, on_ready: Callable[[dict[str, Any]], None]) -> None:
+async def serve(options: Options, on_ready: Callable[[dict[str, Any], Visits], None]) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP. `on_ready` is called once with the addresses of all parts."""
     sys.setswitchinterval(SWITCH_SECONDS)
     stay_on_one_processor()
@@ -290,10 +291,10 @@ async def serve(options: Options, on_ready: Callable[[dict[str, Any]], None]) ->
     for number in _stop_signals():
         loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as stack:
-        addresses = await _open(options, stack)
+        addresses, visits = await _open(options, stack)
         _freeze_garbage_collector()
         log.info("the post room is open", extra=addresses)
-        on_ready(addresses)
+        on_ready(addresses, visits)
         await stop.wait()
         log.info("closing")
         # In a thread, so that it also ends a process whose event loop is blocked.
@@ -325,8 +326,11 @@ def _exit_if_busy(executor: Executor) -> None:
         _exit_now()
 
 
-async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
-    """Start all parts, put the end of each on the stack, and return their addresses. They end in reverse order."""
+async def _open(options: Options, stack: AsyncExitStack) -> tuple[dict[str, Any], Visits]:
+    """Start all parts, put the end of each on the stack, and return their addresses and the visits of the dashboard.
+
+    They end in reverse order.
+    """
     settings = options.settings
     _raise_file_limit()
     room = open_room(settings.store, **_settings_of(options))
@@ -380,7 +384,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> dict[str, Any]:
     if links is not None:
         _start(stack, links.run())
     room_lock.write(f"process {os.getpid()}{_AT}{options.sockets[0]}")
-    return _addresses(options, system, http_server.url if http_server is not None else None)
+    return _addresses(options, system, http_server.url if http_server is not None else None), executor.visits
 
 
 def _address_for_peers(options: Options, url: str) -> dict[str, str]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ..app.options import Options
+    from ..server.visits import Visits
     from .answer import Screen
     from .context import Context
 
@@ -104,15 +105,18 @@ if TYPE_CHECKING:
         ("postroom serve", "the room of this project, or your own"),
         ("postroom serve --socket ~/.claude/agent-inbox/inbox.sock --http off", "in the place of agent-inbox"),
     ),
-    json="pid room sockets http mcp map inboxes map_link",
+    json="pid room sockets http mcp dashboard map inboxes map_link",
 )
 def run_serve(context: Context) -> Iterator[Answer]:
     """Serve until stopped; answer once, when everything listens."""
     chosen = options(context.get("room"), dict(context.get("set", ())), **context.passed_options(*FLAGS))
     app.start(chosen.log_level)
 
-    def report(where: dict[str, Any]) -> None:
-        view = partial(_open, chosen=chosen)
+    def report(where: dict[str, Any], visits: Visits) -> None:
+        link = ""
+        if where["http"] is not None and sys.stdout.isatty():  # never into a file or the journal
+            link = visits.link(visits.open(chosen.settings.human, is_proven=False)[0])
+        view = partial(_open, chosen=chosen, link=link)
         sys.stdout.write(Answer(context.name, where, view).text(context.screen))
         sys.stdout.flush()
 
@@ -121,11 +125,14 @@ def run_serve(context: Context) -> Iterator[Answer]:
     return iter(())
 
 
-def _open(screen: Screen, data: Mapping[str, Any], *, chosen: Options) -> str:
+def _open(screen: Screen, data: Mapping[str, Any], *, chosen: Options, link: str) -> str:
     places = (("HTTP", "http"), ("MCP", "mcp"), ("MAP", "map"), ("Inbox files", "inboxes"))
     pairs = [("Room", whole_address(data["room"])), ("Known as", data["system"])]
     pairs += [("Socket", path) for path in data["sockets"]]
     pairs += [(name, data.get(key) or "") for name, key in places]
+    if data.get("http"):
+        to_look = f"{link} (once, within a minute, to look; to answer: postroom dashboard)"
+        pairs.append(("Dashboard", to_look if link else "postroom dashboard opens it"))
     if data.get("map_link"):
         pairs.append(("Links to", f"{data['map_link']} (the log says when the link is up)"))
     if chosen.host and data["http"] is None:
