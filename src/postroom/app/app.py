@@ -327,7 +327,7 @@ def _exit_if_busy(executor: Executor) -> None:
 
 
 async def _open(options: Options, stack: AsyncExitStack) -> tuple[dict[str, Any], Visits]:
-    """Start all parts, put the end of each on the stack, and return their addresses and the visits of the dashboard.
+    """Start all parts, put the end of each on the stack; return their addresses and the dashboard's visits.
 
     They end in reverse order.
     """
