@@ -194,3 +194,18 @@ def test_a_delivery_that_changed_meanwhile_goes_nowhere(store: Store) -> None:
     with pytest.raises(StaleRevision):
         store.commit([Move(before, redirect(before, "bob@far", NOW), REDIRECTED)])
     assert held(store, "m1").state is State.CLAIMED and outgoing(store) == {}
+
+
+def test_what_came_after_a_number_is_counted_by_pair_and_by_move(store: Store) -> None:
+    send(store, "before", ["bob"])
+    start = LetterQuery(after=store.cursor().number)
+    for number in range(3):
+        send(store, f"m{number}", ["bob", "cleo"], sender=("ann", "bob")[number % 2])
+    ack(store, held(store, "m0"))
+    bury(store, held(store, "m1", "cleo"))
+    ack(store, held(store, "before"))
+    pairs = {("ann", "bob"): 2, ("ann", "cleo"): 2, ("bob", "bob"): 1, ("bob", "cleo"): 1}
+    assert pairs == store.count(start, by="pair")
+    assert {("bob", State.DONE): 2, ("cleo", State.DEAD): 1} == store.count(start, by="moved")
+    nothing = LetterQuery(after=store.cursor().number)
+    assert {} == store.count(nothing, by="pair") == store.count(nothing, by="moved")

@@ -106,6 +106,8 @@ queries = some.builds(
     due_at=times,
     due_most=times,
     unarchived_before=times,
+    reason=maybe(("failed", "no")),
+    dead_by=times,
     after=maybe((0, 5, 17)),
     until=maybe((9, 25)),
     order=some.sampled_from(get_args(Order)),
@@ -149,6 +151,8 @@ def test_a_query_finds_and_counts_what_it_means(room: tuple[Store, list[Found]],
     counted = Counter(one.delivery.priority for one in wanted)
     assert {priority: counted[priority] for priority in Priority} == store.count(query)
     assert len(wanted) == store.count(query, by="all")
+    reasons = Counter((one.delivery.mailbox, one.delivery.reason or "") for one in wanted)
+    assert reasons == store.count(query, by="reason")
     mailboxes = Counter(one.delivery.mailbox for one in sorted(wanted, key=meaning.SORT["age"]))
     assert mailboxes == store.count(query, by="mailbox")
     found = store.find(query)

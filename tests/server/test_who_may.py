@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import postroom
 from postroom import NotAllowed, PostroomError, Room
@@ -56,7 +57,13 @@ NOT_DONE = {
 }  # fmt: skip
 # Where a verb asks for more than its row: to tell a task is to show its letters, to move one is to send one, and
 # to ask is to send and to read.
-ALONE_ENOUGH: dict[str, set[str]] = {"mail/task": {"work"}, "mail/task_step": {"send"}, "mail/ask": set()}
+ALONE_ENOUGH: dict[str, set[str]] = {
+    "mail/task": {"work"},
+    "mail/act": {"work"},
+    "mail/task_step": {"send"},
+    "mail/ask": set(),
+}
+VISIT = Principal("visit-1", visit="visit-1")
 # What somebody hears as itself of a conversation it is not in.
 OF_AN_OPERATOR = {"map/agents/register": "NameTaken"}  # whose token is no proof of being a live agent
 OF_A_STRANGER = dict.fromkeys(
@@ -123,7 +130,7 @@ class Filled:
             "drafts": [{"to": "bob", "body": "x"}], "handoff": {"work_completed": "x"}, "name": "plain",
             "ladder": ["bob"], "old": "alice", "new": "alba",
             "scope_id": "team", "parent": "alice", "agent_id": "bob", "host": "claude",
-            "way": "claude", "why": "x",
+            "way": "claude", "why": "x", "action": "done", "until": "2000-01-01T00:00:00Z",
         }  # fmt: skip
         params: dict[str, Any] = {p.name: known[p.name] for p in parameters(method).values() if p.required}
         names = set(parameters(method))
@@ -136,6 +143,7 @@ class Filled:
         params |= {one: self.task} if name in {"mail/task", "mail/task_step"} else {}
         params |= {several: [self.dead]} if name in {"mail/revive", "mail/purge_dead"} else {}
         params |= {"name": "alice"} if name == "mail/agent" else {}
+        params |= {"letter": self.letter} if name == "mail/act" else {}
         params |= {"id": self._unused_token()} if name == "mail/revoke_token" else {}
         params |= {"name": "carl"} if name in {"mail/block", "mail/unblock"} else {}
         params |= {"participant_id": "dan"} if name == "mail/invite" else {}
@@ -238,9 +246,9 @@ def test_a_right_is_asked_for_once(name: str, monkeypatch: pytest.MonkeyPatch) -
         filled, method = Filled(room), METHODS[name]
         params = filled.params_of(name, method)
 
-        def counted(principal: Principal, action: str, mailbox: str | None = None) -> None:
+        def counted(principal: Principal, action: str, mailbox: str | None = None, *, reads: bool = False) -> None:
             asked.append((action, mailbox))
-            authorize(principal, action, mailbox)
+            authorize(principal, action, mailbox, reads=reads)
 
         monkeypatch.setattr("postroom.core.verb.authorize", counted)
         carried_out(room, room.principal, method, params)
@@ -253,6 +261,25 @@ def test_a_right_is_asked_for_once(name: str, monkeypatch: pytest.MonkeyPatch) -
 def test_who_is_nobody_does_what_anyone_may(name: str) -> None:
     expected = NOT_DONE.get(name, "done") if RULES[action_of(name)] == "anyone" else "NotAllowed"
     assert expected == outcome(name, lambda _room: Principal("nobody"))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_visit_of_the_dashboard_looks_at_everything_and_writes_nothing(name: str) -> None:
+    writes = METHODS[name].declaration().writes and RULES[action_of(name)] != "anyone"
+    expected = "NotAllowed" if writes else NOT_DONE.get(name, "done")
+    assert expected == outcome(name, lambda _room: VISIT), "a visit"
+    sealed = outcome(name, lambda room: [beside("alice")(room), replace(VISIT, heeds_seals=True)][1])
+    assert sealed == outcome(name, lambda _room: Principal("nobody")), "one that nobody proved to want"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_anyone_may_do_writes_nothing_for_a_visit(name: str) -> None:
+    with postroom.open("memory:") as room:
+        filled = Filled(room)
+        params = filled.params_of(name, METHODS[name])
+        before = room.core.store.cursor()
+        carried_out(room, VISIT, METHODS[name], params)
+        assert before == room.core.store.cursor()
 
 
 @pytest.mark.parametrize("name", METHODS)
