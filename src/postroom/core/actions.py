@@ -189,7 +189,7 @@ class Act(MailboxVerb, kw_only=True):
 
     def _waiting(self, core: Core, principal: Principal) -> Entry:
         """Return the entry as it waits now; raise Conflict where it does not, or not as it was seen."""
-        listed = perform(core, principal, Waiting(agent_id=self.agent_id, limit=None, opened=True)).waiting
+        listed = Waiting(agent_id=self.agent_id, limit=None, opened=True).run(core, principal).waiting
         entry = next((one for one in listed if one.letter == self.letter), None)
         if entry is None:
             raise Conflict(f"{GONE} Nothing was done.")
