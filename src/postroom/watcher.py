@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from .store.notification import POLL, ROOM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .core.core import Core
     from .store.protocol import Watch
@@ -21,8 +21,8 @@ POLL_ROOM = 1.0  # seconds between two signals of `room_watch` from a store with
 
 
 @contextmanager
-def room_watch(core: Core, woken: asyncio.Event) -> Iterator[None]:
-    """Set an event at each commit to the room and, where folders are the room, at each file for another system.
+def room_watch(core: Core, changed: Callable[[], object]) -> Iterator[None]:
+    """Call `changed` at each commit to the room and, where folders are the room, at each file for another system.
 
     Every commit of the room pays for it while the block runs, so a service that has just looked leaves the block.
     """
@@ -30,7 +30,7 @@ def room_watch(core: Core, woken: asyncio.Event) -> Iterator[None]:
 
     def notified() -> None:
         watch.notified()
-        woken.set()
+        changed()
 
     async def poll() -> None:
         while True:

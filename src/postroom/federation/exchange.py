@@ -138,7 +138,7 @@ class Exchange:
                 began = monotonic()
                 # Before the poll: what comes during it wakes us for the next one.
                 self._woken.clear()
-                with room_watch(self.core, self._woken):
+                with room_watch(self.core, self._woken.set):
                     await self._poll_safely()
                     polled = monotonic()
                     with suppress(TimeoutError):

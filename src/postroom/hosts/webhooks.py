@@ -384,7 +384,7 @@ class WebhookService:
         try:
             while True:
                 changed = asyncio.Event()
-                with room_watch(self._executor.core, changed):
+                with room_watch(self._executor.core, changed.set):
                     if await self._look():
                         await _sleep(changed, LOOK)
                 await asyncio.sleep(PACE)  # nothing listens now, so a busy room costs nothing

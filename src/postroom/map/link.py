@@ -140,7 +140,7 @@ class MapLink:
     async def run(self) -> None:
         """Run sessions for ever; each kind of problem is logged once."""
         tries = 0
-        with room_watch(self._core, self._woken):
+        with room_watch(self._core, self._woken.set):
             while True:
                 began = monotonic()
                 try:

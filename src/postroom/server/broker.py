@@ -15,6 +15,7 @@ import asyncio
 import itertools
 import logging
 from collections import deque
+from contextlib import ExitStack
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +28,7 @@ from ..errors import Invalid, Missing, PostroomError, Resync
 from ..formats import events as event_codec
 from ..formats.inbox import milliseconds
 from ..model.record import TOKEN
-from ..store.notification import ROOM
+from ..watcher import room_watch
 from . import protocol
 from .events import LoadedChanges, check_filter, wanted
 from .flow import FlowDigest, History
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from ..core.core import Core
     from ..formats.events import Event
     from ..model.record import Cursor
-    from ..store.protocol import Watch
     from .events import EventFilter
     from .executor import Executor
 
@@ -170,7 +170,6 @@ RETRY_SECONDS = 5.0  # after a bug, or while the store cannot be read
 MAX_SUBSCRIPTIONS = 1000  # of one caller
 MAX_HELD = 100  # events held back for one subscriber while it catches up
 MAILBOX = "mailbox"  # set by a MAP session, never by a caller: whose letters are reported as delivered
-POLL_SECONDS = 1.0  # between two looks where the store cannot notify
 
 
 class Found(NamedTuple):
@@ -212,9 +211,8 @@ class Broker:
         self.history = History(executor)
         self.listeners: list[Callable[[Event], None]] = []  # other parts of the server that get emitted events
         self._numbers = itertools.count(1)
-        self._watch: Watch | None = None
+        self._watch: ExitStack | None = None  # of the room
         self._starting: asyncio.Future[Cursor] | None = None  # the cursor when the watch began
-        self._poll: asyncio.TimerHandle | None = None
         self._own: Position | None = None  # up to where tokens that were revoked were found; None: nobody watches
         self._notices = 1  # notifications so far
         self._tasks: set[asyncio.Future[Any]] = set()  # under way; without a reference they could vanish
@@ -494,12 +492,9 @@ class Broker:
 
     async def _start_watching(self) -> None:
         if self._watch is None:
-            self._watch = self._store.watch((ROOM,))
+            self._watch = ExitStack()
+            self._watch.enter_context(room_watch(self._core, self.look))
             self._starting = self._executor.read(self._store.cursor)
-            if self._watch.fileno() >= 0:
-                self._loop.add_reader(self._watch.fileno(), self._on_notified)
-            else:
-                self._poll_again()
         watch, starting = self._watch, self._starting
         assert starting is not None  # noqa: S101 - set with the watch
         try:
@@ -518,23 +513,9 @@ class Broker:
             self._stop_watching()
 
     def _stop_watching(self) -> None:
-        if self._watch is None:
-            return
-        if self._poll is not None:
-            self._poll.cancel()
-        if self._watch.fileno() >= 0:
-            self._loop.remove_reader(self._watch.fileno())
-        self._watch.close()
-        self._watch = self._own = None
-
-    def _on_notified(self) -> None:
         if self._watch is not None:
-            self._watch.notified()
-            self.look()
-
-    def _poll_again(self) -> None:
-        self._on_notified()
-        self._poll = self._loop.call_later(POLL_SECONDS, self._poll_again)
+            self._watch.close()
+            self._watch = self._own = None
 
 
 def _has_same_rights(core: Core, principal: Principal) -> bool:

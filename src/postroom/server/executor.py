@@ -287,7 +287,7 @@ class Executor:
         """
         kind, name = kind or schedule_of(request), request.declaration().name
         if kind is Schedule.WAIT:
-            return asyncio.ensure_future(self._wait(request, name, run, caller, finish))
+            return self._wait(request, Job(run, caller, None, name=name, finish=finish))
         threads = None if kind is Schedule.WRITE else self._pools[kind]
         return self._add(Job(lambda: in_json(request, run()), caller, threads, name=name, finish=finish))
 
@@ -466,24 +466,16 @@ class Executor:
 
     # -- waiting
 
-    async def _wait(
-        self, request: Verb, name: str, run: Callable[[], Any], caller: object, finish: Finish | None
-    ) -> Any:
-        """Wait for mail, and return the reply."""
-        began, result, error = perf_counter(), None, None
-        try:
-            result = await self._look_until_found(request, run, caller)
-        except asyncio.CancelledError:
-            self.counters.called(name, began, None, is_gone=True)
-            raise
-        except Exception as failed:  # boundary: a bug met by one caller is answered to it
-            error = failed
-        self.counters.called(name, began, error)
-        if finish is not None:
-            return finish(error, result)
-        if error is not None:
-            raise error
-        return result
+    def _wait(self, request: Verb, job: Job) -> asyncio.Future[Any]:
+        """Wait for mail, and return the future reply; it may be cancelled."""
+
+        def settle(looking: asyncio.Future[Any]) -> None:
+            self._settle(job, None if looking.cancelled() else looking.exception() or looking.result())
+
+        looking = asyncio.ensure_future(self._look_until_found(request, job.run, job.caller))
+        looking.add_done_callback(settle)
+        job.done.add_done_callback(lambda _: looking.cancel())
+        return job.done
 
     async def _look_until_found(self, request: Verb, run: Callable[[], Any], caller: object) -> Any:
         """Look until there is a result that is not empty, or the time is over; return it as JSON. Between two
