@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..errors import BadStore, NameTaken, NotAllowed
 from ..formats.errors import socket_error
 from ..model.codec import encode
-from .callers import Caller, Connection
+from .callers import TURN, Caller, Connection
 from .protocol import LineSplitter, largest_frame, read_line
 
 if TYPE_CHECKING:
@@ -192,7 +192,6 @@ def _is_served(path: str) -> bool:
 
 
 MAX_UNREAD_BYTES = 32 * 1024 * 1024  # of replies that wait for their readers
-MAX_WAITING = 8  # lines that are not begun; while there are more, nothing is read
 MAX_PACKET = 64 * 1024  # after more bytes at once the others get their turn before more is read
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
@@ -228,9 +227,9 @@ class LineConnection(Connection, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._is_served:
-            # While more than MAX_WAITING lines wait, nothing is read: a client that only writes fills no memory.
+            # While more lines wait than one turn begins, nothing is read: a client that only writes fills no memory.
             self._messages += self._splitter.feed(data)
-            if len(self._messages) > MAX_WAITING or len(data) > MAX_PACKET:
+            if len(self._messages) > TURN or len(data) > MAX_PACKET:
                 self._pause_reading()
                 self._rest()
             self.begin_requests()
