@@ -888,7 +888,8 @@ class Mailbox(Reader):
             if one._mailbox.name != self.name:
                 raise Invalid(f"{one.id} lies in the mailbox of {one._mailbox.name!r}", field="letters")
             held[one.message.id] = one._found
-        settled = self._perform(verb, ids=list(held), held=list(held.values()), **params)
+        params |= {"agent_id": self.name, "ids": list(held), "held": list(held.values())}
+        settled = perform(self.core, self.principal, request(verb, params))
         after = dict(zip(held, settled.letters, strict=True))
         for one in letters:
             one.delivery = after[one.message.id].delivery

@@ -214,8 +214,9 @@ def perform(core: Core, principal: Principal, request: Runs[T]) -> T:
     After a request that writes, a share of what is due in the room is done, too (`due`).
     """
     look = authorised(core, principal, request)
-    declaration = declared_by[type(request)]
-    result = _waited(core, request, look) if declaration.waits else look()
+    verb: Any = request
+    declaration = declared_by[type(verb)]
+    result = _waited(core, verb, look) if declaration.waits and verb.timeout != 0 else look()
     # What is slow looks after the room itself.
     if declaration.writes and not declaration.slow and core.clock.now().steady >= core.next_look.at:
         do_some(core)

@@ -220,7 +220,7 @@ class Ack(Settling, kw_only=True):
             return model_delivery.ack(delivery, moment.wall, archive=not self.keep), "ack"
 
         # With a key of its own each answer is sent once, however often the ack is repeated (G3, G5).
-        keyed = [_with_key(draft, held, number) for number, draft in enumerate(drafts)]
+        keyed = [_with_key(draft, held, number) for number, draft in enumerate(drafts)] if drafts else drafts
         return _settle(core, principal, mailbox, held, moment, done, keyed, repeats=_is_repeated_ack)
 
 

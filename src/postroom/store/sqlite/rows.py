@@ -112,16 +112,18 @@ CHANGED: dict[str, tuple[tuple[str, ...], Callable[[Delivery], Row]]] = {
         lambda d: (STATE_NUMBER[d.state], d.revision, d.due_at and micros(d.due_at), *_lease_of(d)),
     ),
     "ack": (
-        ("state", "revision", "seen", "read_at", "acked_at", "due_at", "archived_at"),
+        ("state", "revision", "seen", "acked_at", "read_at", "archived_at", "due_at"),
         lambda d: (STATE_NUMBER[d.state], d.revision, d.read_at is not None, *_ack_times(d)),
     ),
 }
 
 
-def _ack_times(delivery: Delivery) -> Row:
-    """Return when it was read, acknowledged, due and archived."""
-    times = (delivery.read_at, delivery.acked_at, delivery.due_at, delivery.archived_at)
-    return tuple([time and micros(time) for time in times])
+def _ack_times(d: Delivery) -> Row:
+    """Return when it was acknowledged, read, archived and due: the first three are often one moment."""
+    acked = d.acked_at and micros(d.acked_at)
+    read = acked if d.read_at is d.acked_at else d.read_at and micros(d.read_at)
+    archived = acked if d.archived_at is d.acked_at else d.archived_at and micros(d.archived_at)
+    return acked, read, archived, d.due_at and micros(d.due_at)
 
 
 _NO_LEASE: Row = (None,) * 4

@@ -194,6 +194,7 @@ INSERT INTO deliveries SELECT ?1, j.value{"".join(f", ?{place}" for place in ran
 FROM json_each(?2) j"""
 INSERT_CHANGE = "INSERT INTO changes (number, what, kind, key) VALUES (?, ?, ?, ?)"
 INSERT_MOVED = "INSERT INTO changes (number, what, letter, mailbox, state) VALUES (?, 'moved', ?, ?, ?)"
+IS_KNOWN_NOW = "SELECT known FROM mailboxes WHERE id = ?"
 BY_ALIAS = "SELECT m.id, a.name, m.known FROM aliases a JOIN mailboxes m ON m.id = a.mailbox WHERE a.folded = ?"
 
 
@@ -208,10 +209,6 @@ def _update(columns: Sequence[str]) -> str:
 
 UPDATE = {action: (_update(columns), values) for action, (columns, values) in CHANGED.items()}
 UPDATE_ALL = (_update(COLUMNS[2:]), lambda delivery: delivery_row(delivery, 0, 0)[2:])
-
-
-def _token_of(delivery: Delivery) -> str | None:
-    return None if delivery.lease is None else delivery.lease.token
 
 
 class WriteTransaction:
@@ -336,12 +333,13 @@ class WriteTransaction:
         """Return the ids of these mailboxes, and the names of those whose agent is unknown."""
         committed, places, unknown = self._name_cache.committed, [], []
         for name in names:
-            held = committed.get(name)
-            # An agent may have become known since. `known` is kept for local agents only.
-            if held is None or not (held[1] or AT in name):
-                held = self.mailbox(name, "to")
-            places.append(held[0])
-            if not held[1] and AT not in name:
+            place, known = committed.get(name) or self.mailbox(name, "to")
+            places.append(place)
+            if known or AT in name:  # `known` is kept for local agents only
+                continue
+            if self._execute(IS_KNOWN_NOW, (place,)).get:  # another process may have made it known since
+                self._fresh[name] = (place, True)
+            else:
                 unknown.append(name)
         return places, tuple(unknown)
 
@@ -389,10 +387,12 @@ class WriteTransaction:
             # The number of its arrival: a cursor that has passed the letter's own number must still meet it.
             if action == "deliver":
                 after = replace(after, arrived=change)
-            steps.append((*values(after), before.number, mailbox, before.revision, _token_of(before)))
+            token = None if before.lease is None else before.lease.token
+            steps.append((*values(after), before.number, mailbox, before.revision, token))
             changes.append((change, before.number, mailbox, STATE_NUMBER[after.state]))
-            if before.waits is not after.waits:
-                counts.append((place_of(before.mailbox, mailbox), before.number, 1 if after.waits else -1))
+            waits = after.waits
+            if before.waits is not waits:
+                counts.append((place_of(before.mailbox, mailbox), before.number, 1 if waits else -1))
         changed = self._database.total_changes()
         self._execute_many(update, steps)
         # Compare and set: the UPDATE skips a row that is no longer as it was, and one skipped row undoes the
@@ -409,7 +409,8 @@ class WriteTransaction:
         mailbox, _ = self.mailbox(move.after.mailbox, "to")
         # Before the delivery is deleted: the count is read from the table.
         count_deliveries(self._execute, before.number, former, -1)
-        step = (before.number, former, before.revision, _token_of(before))
+        token = None if before.lease is None else before.lease.token
+        step = (before.number, former, before.revision, token)
         deleted = f"DELETE FROM deliveries WHERE {_AS_BEFORE} RETURNING 1"
         if self._execute(deleted, step).get is None:
             self._raise_conflict([step])
