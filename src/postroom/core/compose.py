@@ -154,12 +154,16 @@ def compose(core: Core, draft: Draft, now: datetime) -> Message:
             fields[field] = check(value, field, limits.max_depth)
     if draft.expires is not None:
         fields["expires_at"] = check_when(draft.expires, "expires", now)
+    to, body = draft.to, draft.body
+    # The usual letter: one recipient, whose mailbox is called as it is written, and text.
+    is_to_one = type(to) is str and draft.cc is None and draft.bcc is None and limits.human == HUMAN
+    is_text = type(body) is str and draft.data is None
     return Message(
         id=core.new_id(sender) if draft.letter_id is None else check_id(draft.letter_id, "id"),
         sender=sender,
-        recipients=check_recipients(draft, limits),
+        recipients=_single_recipient(to) if is_to_one else check_recipients(draft, limits),
         created_at=now,
-        parts=_check_parts(core, draft),
+        parts=(new_part("text", {"text": check_text(body, "body[0]")}),) if is_text else _check_parts(core, draft),
         hops=limits.hops,
         trace=(sender,),
         **fields,
@@ -192,8 +196,6 @@ def encode_within_limit(message: Message, limits: Limits) -> bytes:
 def check_recipients(draft: Draft, limits: Limits) -> tuple[Recipient, ...]:
     """Return each recipient once, under the first kind that names it: to, then cc, then bcc."""
     human = limits.human
-    if type(draft.to) is str and draft.cc is None and draft.bcc is None and human == HUMAN:  # the usual case
-        return _single_recipient(draft.to)
     recipients: dict[str, Recipient] = {}
     named: tuple[tuple[RecipientKind, Any], ...] = (("to", draft.to), ("cc", draft.cc), ("bcc", draft.bcc))
     for kind, addresses in named:
@@ -281,8 +283,6 @@ def _check_remote_address(address: Any, field: RecipientKind) -> str:
 
 def _check_parts(core: Core, draft: Draft) -> tuple[Part, ...]:
     limits, data = core.limits, draft.data
-    if type(draft.body) is str and data is None:  # the usual case
-        return (new_part("text", {"text": check_text(draft.body, "body[0]")}),)
     sources = as_parts(draft.body)
     if data is not None:
         sources.append({"type": "data", "data": check_json(data, "data", limits.max_depth - 1)})

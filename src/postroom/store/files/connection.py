@@ -110,16 +110,13 @@ class FileConnection(Connection):
             self.lock.sync_failed = False
 
     def recover(self) -> None:
+        self._check_lock()
         if self.lock.sync_failed:
-            self.check_same()
+            self.log.check_in_place(self.path, self.inode)
             if self.database.in_transaction:
                 self.database.execute("ROLLBACK")
             recovery.recover(self)
         super().recover()
-
-    def check_same(self) -> None:
-        super().check_same()
-        self._check_lock()
 
     def _check_lock(self) -> None:
         """Raise if the lock file was replaced: `.postroom` may be deleted at any time, also in part."""

@@ -22,7 +22,7 @@ from . import ground, queries
 from .lock import WriterLock
 from .rows import SALVAGE
 from .schema import APPLICATION, SHAPE, bring_up, check_shape, version_of
-from .wal import CUT_SHORT, FAILING, REPLACED, Log
+from .wal import CUT_SHORT, FAILING, Log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -230,7 +230,7 @@ class Connection:
         failed sync.
         """
         self.log.check_index()
-        self.check_same()
+        self.log.check_in_place(self.path, self.inode)
         # An interrupt (Ctrl-C) between BEGIN and COMMIT left it open.
         if self.database.in_transaction:
             self.database.execute("ROLLBACK")
@@ -249,15 +249,6 @@ class Connection:
             with self.database:
                 yield self.database
             self.log.maintain(self.lock)
-
-    def check_same(self) -> None:
-        """Raise StoreFailing if the room's file or its log was replaced or deleted."""
-        try:
-            same = os.stat(self.path).st_ino == self.inode and self.log.is_in_place()
-        except OSError:
-            same = False
-        if not same:
-            raise StoreFailing("the room's file was replaced or deleted", hint=REPLACED)
 
     def __del__(self) -> None:
         self.close()

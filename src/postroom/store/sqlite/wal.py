@@ -121,15 +121,24 @@ class Log:
         self.pages = pages
         return apsw.SQLITE_OK
 
-    def is_in_place(self) -> bool:
-        """Return whether the log's path still names the file that SQLite writes to; call it under the lock.
+    def check_in_place(self, room: str, inode: int) -> None:
+        """Raise StoreFailing if the room's file or its log was replaced or deleted; call it under the lock.
 
         A `stat` of the log would ask for its exact time. Since Linux 6.13 the next write must then journal a new
         one, and the next sync takes twice as long: measured, a send a quarter longer.
         """
-        if self._link:
-            return os.readlink(self._link) == self._target  # else another path, or "(deleted)" behind it
-        return self._descriptor < 0 or os.path.samestat(os.stat(self._path), os.fstat(self._descriptor))
+        try:
+            same = os.stat(room).st_ino == inode
+            if self._link:
+                same = (
+                    same and os.readlink(self._link) == self._target
+                )  # else another path, or "(deleted)" behind it
+            elif self._descriptor >= 0:
+                same = same and os.path.samestat(os.stat(self._path), os.fstat(self._descriptor))
+        except OSError:
+            same = False
+        if not same:
+            raise StoreFailing("the room's file was replaced or deleted", hint=REPLACED)
 
     def maintain(self, lock: WriterLock) -> None:
         """Fill the log ahead, keep the reserve, checkpoint a full log; call it after a commit, under the lock."""
