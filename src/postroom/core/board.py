@@ -22,7 +22,7 @@ from ..model.task import TaskState
 from ..policy.retry import has_lapsed
 from ..store.protocol import outgoing
 from .alerts import DeadAlerts
-from .deliveries import is_process_gone
+from .deliveries import count_dead, is_process_gone
 from .escalation import ListEscalations
 from .outbox import carried
 from .peers import all_peers
@@ -200,7 +200,7 @@ class Board(MailboxVerb, kw_only=True):
         else:
             tallies = [tally for tally in core.store.count(Query(), by="state") if tally.dead]
             names = [tally.mailbox for tally in sorted(tallies, key=lambda tally: -tally.dead)]
-        counted = [(name, _count_dead(core, name, self.agent_id)) for name in names[:most]]
+        counted = [(name, count_dead(core, name, self.agent_id)) for name in names[:most]]
         return [DeadCount(name, many) for name, many in counted if many], len(names[most:])
 
     def _links_down(self, core: Core) -> list[Carried]:
@@ -270,12 +270,6 @@ def _why_stuck(delivery: Delivery, lease: Lease, moment: Moment) -> list[str]:
     why = ["the lease is over"] if has_lapsed(lease, moment) else []
     why += [f"{delivery.attempts} attempts failed"] if delivery.attempts > 1 else []
     return why + (["the process that holds it is gone"] if is_process_gone(lease.holder) else [])
-
-
-def _count_dead(core: Core, mailbox: str, agent: str) -> int:
-    sender = agent if AT in mailbox and agent else None  # at another system, an agent sees its own letters alone
-    query = Query(mailbox=mailbox, sender=sender, states=(State.DEAD,), shown_only=True)
-    return sum(core.store.count(query).values())
 
 
 def _first(found: Sequence[T], most: int) -> tuple[list[T], int]:

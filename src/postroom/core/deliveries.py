@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import StaleRevision, UnknownMessage
 from ..model.codec import blake2b
-from ..model.delivery import Delivery, open_delivery
+from ..model.delivery import Delivery, State, open_delivery
 from ..model.message import BOUNCE, FEDERATION_NOTE, Message, Recipient, data, same_name, text
 from ..model.names import AT, POSTMASTER, system_of
 from ..model.query import Found, Query
@@ -108,6 +108,13 @@ def apply_timers(
             break
         done += moved
     return Counter(done) if done else {}
+
+
+def count_dead(core: Core, mailbox: str, agent: str = "") -> int:
+    """Count dead letters as their owner sees them: without those that were unsent before they were seen."""
+    sender = agent if AT in mailbox and agent else None  # at another system, an agent sees its own letters alone
+    query = Query(mailbox=mailbox, sender=sender, states=(State.DEAD,), shown_only=True)
+    return sum(core.store.count(query).values())
 
 
 def is_process_gone(holder: str) -> bool:

@@ -22,7 +22,7 @@ from ..store.protocol import known_names
 from .agents import registered_agents
 from .authorize import Principal
 from .core import Core, probe_store
-from .deliveries import apply_timers, is_process_gone
+from .deliveries import apply_timers, count_dead, is_process_gone
 from .outbox import count_waiting
 from .peers import all_peers
 from .validation import check_progress
@@ -138,7 +138,7 @@ def _backlog(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]
     waiting = {name for name, tally in tallies.items() if tally.backlog}
     gone = sorted(name for name in waiting if present.get(name) in {Warmth.GONE, Warmth.EXPIRED})
     strangers = sorted(waiting - set(known_names(core.store)))
-    dead = {name: _dead_at(core, name) for name, tally in tallies.items() if tally.dead}
+    dead = {name: count_dead(core, name) for name, tally in tallies.items() if tally.dead}
     dead = {name: many for name, many in sorted(dead.items()) if many}
     if gone:
         yield note(
@@ -173,11 +173,6 @@ def _peers(core: Core, _caller: Principal, _repair: bool) -> Iterator[Finding]:
         yield warning("peers", f"{waiting} for {system}, to which there is no route", hint)
     if known and not stranded and not any(peer.alert for peer in known.values()):
         yield ok("peers", f"{len(known)} other systems are known: {_few(list(known))}")
-
-
-def _dead_at(core: Core, mailbox: str) -> int:
-    """Count dead letters as their owner sees them: without those that were unsent before they were seen."""
-    return sum(core.store.count(Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True)).values())
 
 
 def _few(names: Sequence[str]) -> str:

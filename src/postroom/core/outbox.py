@@ -407,7 +407,8 @@ def _may_go_on(core: Core, peers: Mapping[str, Peer], found: Found, mailbox: str
     if message.is_automatic or AT in message.sender or not (is_meant or found.delivery.kind == "bcc"):
         return False
     is_old = retry.is_too_old(waits_since(found), now, core.limits)
-    return not is_old and has_routes(core, peers, message, [mailbox])
+    # The refusal itself is raised in the commit, for a repeat of a letter that is stored already is not refused.
+    return not is_old and passes(PostroomError, check_routes, core, peers, message, [mailbox])
 
 
 def peer_towards(core: Core, peers: Mapping[str, Peer], system: str) -> Peer | None:
@@ -459,14 +460,6 @@ def check_routes(core: Core, peers: Mapping[str, Peer], message: Message, mailbo
             raise trust.no_route(peers, target.system)
         if target.system != ANYWHERE:
             trust.check_outgoing(peer, message, target)
-
-
-def has_routes(core: Core, peers: Mapping[str, Peer], message: Message, mailboxes: Iterable[str]) -> bool:
-    """Return whether a letter passes `check_routes`.
-
-    The refusal itself is raised in the commit, because a repeat of a letter that is stored already is not refused.
-    """
-    return passes(PostroomError, check_routes, core, peers, message, mailboxes)
 
 
 def was_sent_to(core: Core, id: str, party: str) -> bool:

@@ -98,8 +98,7 @@ class MailboxStats(MailboxVerb, kw_only=True):
         core_deliveries.apply_timers(core, core.now(), (self.agent_id,))
         counted = core.store.count(Query(mailbox=self.agent_id), by="state")
         if counted:
-            shown = core.store.count(Query(mailbox=self.agent_id, states=(State.DEAD,), shown_only=True))
-            return replace(counted[0], dead=sum(shown.values()))
+            return replace(counted[0], dead=core_deliveries.count_dead(core, self.agent_id))
         check_spelling(core, self.agent_id)
         return Tally(mailbox=self.agent_id, unread=dict.fromkeys(Priority, 0))
 
