@@ -94,8 +94,11 @@ def restore(
     chosen = chosen_settings(store, settings)
     path, report = _file(chosen), check_progress(progress)
     if folder_of(chosen.store) is not None:
-        hint = "restore into a room in a file of its own, then copy that one into the folder"
-        raise BadStore("a backup is a room in a file, and this room is a folder", field="store", hint=hint)
+        raise BadStore(
+            "a backup is a room in a file, and this room is a folder",
+            field="store",
+            hint="restore into a room in a file of its own, then copy that one into the folder",
+        )
     if path is None:
         raise BadStore("a room in memory cannot be restored", field="store", hint="use load() with an export")
     began = time.monotonic()
@@ -125,8 +128,9 @@ def copy_room(
     if source_path == target_path:
         raise BadStore(f"{source_path} is the room that it is copied from", field="target", hint="name another")
     if not os.path.lexists(source_path):
-        hint = "nothing was copied, and none is made"
-        raise Missing(f"there is no room at {source_path}", field="source", hint=hint)
+        raise Missing(
+            f"there is no room at {source_path}", field="source", hint="nothing was copied, and none is made"
+        )
     source_core = _core(chosen[0])
     with closing(source_core.store):
         target_core = _core(chosen[1])

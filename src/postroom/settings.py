@@ -192,11 +192,15 @@ def _check_combinations(settings: Settings) -> Settings:
         raise Invalid(f"{POSTMASTER!r} is reserved for notices of the room", field="human", hint=_HINTS["human"])
     is_upward = settings.federation_strategy == "hierarchical"
     if is_upward and not settings.federation_upstream:
-        hint = "federation_upstream = a hub that is a peer, or another strategy"
-        raise Invalid("hierarchical needs a system above this one", field="federation_strategy", hint=hint)
-    if settings.federation_upstream and not is_upward:
-        text = f"nothing is left to hubs with the strategy {settings.federation_strategy}"
         raise Invalid(
-            text, field="federation_upstream", hint="federation_strategy = hierarchical, or leave it out"
+            "hierarchical needs a system above this one",
+            field="federation_strategy",
+            hint="federation_upstream = a hub that is a peer, or another strategy",
+        )
+    if settings.federation_upstream and not is_upward:
+        raise Invalid(
+            f"nothing is left to hubs with the strategy {settings.federation_strategy}",
+            field="federation_upstream",
+            hint="federation_strategy = hierarchical, or leave it out",
         )
     return settings

@@ -120,8 +120,11 @@ def make_map_link(executor: Executor, options: Options) -> MapLink | None:
     if options.map_link is None:
         return None
     if not is_installed("websockets"):
-        what = "a link to a MAP server needs packages that are not installed"
-        raise Invalid(what, field="map-server", hint=how_to_install("serve"))
+        raise Invalid(
+            "a link to a MAP server needs packages that are not installed",
+            field="map-server",
+            hint=how_to_install("serve"),
+        )
     from ..map.link import MapLink  # noqa: PLC0415 - only where it is wanted
 
     return MapLink(executor, options.map_link)
@@ -170,8 +173,11 @@ def _check_tokens(executor: Executor, options: Options) -> None:
     core = executor.core
     has_tokens = any(token.is_live for token in tokens.ListTokens().run(core, OWNER))
     if not has_tokens and not peers.all_peers(core):
-        text = f"{options.host} can be reached from outside, and no token exists"
-        raise Invalid(text, field="http", hint="postroom tokens create, or peers add, then start again")
+        raise Invalid(
+            f"{options.host} can be reached from outside, and no token exists",
+            field="http",
+            hint="postroom tokens create, or peers add, then start again",
+        )
 
 
 # -- the log on stderr: one JSON object per line, or plain text at a terminal

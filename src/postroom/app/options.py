@@ -113,8 +113,11 @@ def options(store: str | None, params: dict[str, str], **flags: Any) -> Options:
             f"{host} can be reached from outside; there MAP needs tokens", field="map", hint="set map to token"
         )
     if host and not chosen.is_loopback and not chosen.certificate:
-        hint = "--tls-cert and --tls-key, or listen at 127.0.0.1"
-        raise Invalid(f"{host} can be reached from outside; that needs TLS", field="http", hint=hint)
+        raise Invalid(
+            f"{host} can be reached from outside; that needs TLS",
+            field="http",
+            hint="--tls-cert and --tls-key, or listen at 127.0.0.1",
+        )
     return chosen
 
 
@@ -141,8 +144,11 @@ def _name(text: str) -> str:
     name, colon, port = text.partition(":")
     is_name = bool(name) and text.isascii() and all(c.isalnum() or c in ".-" for c in name)
     if not is_name or (colon and not (port.isdigit() and 0 < int(port) < 65536)):
-        hint = "such as mail.example.com, or 127.0.0.1:5650 for a port that is forwarded"
-        raise Invalid(f"{text!a} is not a host name", field="http-name", hint=hint)
+        raise Invalid(
+            f"{text!a} is not a host name",
+            field="http-name",
+            hint="such as mail.example.com, or 127.0.0.1:5650 for a port that is forwarded",
+        )
     return f"{name.lower()}:{int(port)}" if colon else name.lower()
 
 
@@ -152,9 +158,11 @@ def inbox_store() -> str | None:
     if not path or variable("POSTROOM_STORE"):
         return None
     if _is_of_agent_inbox(path):
-        text = f"{path} is agent-inbox's own database"
-        hint = "unset INBOX_SQLITE_PATH or name another file; Postroom keeps mail in a room of its own"
-        raise BadStore(text, field="INBOX_SQLITE_PATH", hint=hint)
+        raise BadStore(
+            f"{path} is agent-inbox's own database",
+            field="INBOX_SQLITE_PATH",
+            hint="unset INBOX_SQLITE_PATH or name another file; Postroom keeps mail in a room of its own",
+        )
     return f"sqlite:{os.path.abspath(path)}"
 
 
@@ -275,13 +283,19 @@ def _read(path: str) -> dict[str, PeerTable]:
 
 def _table(path: str, system: str, table: Any) -> PeerTable:
     if isinstance(table, dict) and "token" in table:
-        hint = "token_file = a file that holds it, which only you can read"
-        raise Invalid("a token may not be written in this file", field=f"{path}: {system}.token", hint=hint)
+        raise Invalid(
+            "a token may not be written in this file",
+            field=f"{path}: {system}.token",
+            hint="token_file = a file that holds it, which only you can read",
+        )
     try:
         return msgspec.convert(table, PeerTable)
     except msgspec.ValidationError as broken:
-        hint = f"a table for each peer, with any of {', '.join(PeerTable.__struct_fields__)}"
-        raise Invalid(str(broken), field=f"{path}: {system}", hint=hint) from None
+        raise Invalid(
+            str(broken),
+            field=f"{path}: {system}",
+            hint=f"a table for each peer, with any of {', '.join(PeerTable.__struct_fields__)}",
+        ) from None
 
 
 def _step(system: str, params: PeerTable, folder: str) -> Callable[[Peer | None], Peer]:
@@ -301,8 +315,11 @@ def _step(system: str, params: PeerTable, folder: str) -> Callable[[Peer | None]
         if pinned and pinned["pin"] != peer.pin:
             peer = replace(peer, **pinned, alert="")
         if peer.auth in TOKENS and not (peer.proof or peer.is_dialled):
-            hint = f"set accept_file to a file with the token; postroom peers add {system} makes and shows one"
-            raise Invalid("no token is set for this peer to show", field="accept_file", hint=hint)
+            raise Invalid(
+                "no token is set for this peer to show",
+                field="accept_file",
+                hint=f"set accept_file to a file with the token; postroom peers add {system} makes and shows one",
+            )
         return peer
 
     return step
@@ -355,15 +372,21 @@ def _check_distinct(path: str, made: Sequence[Peer], held: Mapping[str, Peer]) -
     named: dict[str, Peer] = {}
     for peer in made:
         if fold(peer.system) in named:
-            hint = "names that differ only in case are the same"
-            raise Invalid("this system is listed twice", field=f"{path}: {peer.system}", hint=hint)
+            raise Invalid(
+                "this system is listed twice",
+                field=f"{path}: {peer.system}",
+                hint="names that differ only in case are the same",
+            )
         named[fold(peer.system)] = peer
     shown: dict[str, str] = {}
     for peer in ({fold(peer.system): peer for peer in held.values()} | named).values():
         other = shown.setdefault(peer.proof, peer.system) if peer.proof else peer.system
         if other != peer.system:
-            hint = "a token of its own for each system"
-            raise Invalid(f"{other!r} shows the same token", field=f"{path}: {peer.system}.accept_file", hint=hint)
+            raise Invalid(
+                f"{other!r} shows the same token",
+                field=f"{path}: {peer.system}.accept_file",
+                hint="a token of its own for each system",
+            )
 
 
 def _checked(core: Core, path: str, system: str, step: Callable[[Peer | None], Peer], ours: str) -> Peer:

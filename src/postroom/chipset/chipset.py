@@ -103,8 +103,10 @@ class Chipset:
         replace this one. An answer is not answered: two agents would never end.
         """
         if nudge.type == RESPONSE:
-            hint = "handle it (postroom chipset handle)"
-            raise Refused(f"the nudge in the slot is an answer of {nudge.sender!r}", hint=hint)
+            raise Refused(
+                f"the nudge in the slot is an answer of {nudge.sender!r}",
+                hint="handle it (postroom chipset handle)",
+            )
         with self.folder.lock():
             answer = self.nudges.respond(agent, nudge, message)
             if self.hooks.get(agent).status in AT_WORK:

@@ -86,9 +86,11 @@ def _values(source: Iterator[bytes | str], limits: Limits, *, has_end: bool) -> 
             raise Invalid(f"is not as an export writes it: {broken}", field=field, hint=LINE_RULE) from None
         yield found
     if has_end:
-        hint = "get the whole file; the same import then goes on where it stopped"
-        what = "the export is cut off after this line: its end is missing"
-        raise Invalid(what, field=f"line {number}", hint=hint)
+        raise Invalid(
+            "the export is cut off after this line: its end is missing",
+            field=f"line {number}",
+            hint="get the whole file; the same import then goes on where it stopped",
+        )
 
 
 def _read(line: bytes | str, number: int, limits: Limits) -> dict[str, Any]:

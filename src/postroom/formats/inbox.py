@@ -213,10 +213,12 @@ def _recipient(one: Any) -> tuple[str, Any]:
     params = dict(one) if isinstance(one, dict) else {}
     kind = params.pop("kind", "to")
     if not isinstance(kind, str) or kind not in {"to", "cc", "bcc"} or not params:
-        hint = (
-            'a name, {"agent", "system"}, or a list of these or of {"agent_id": NAME, "kind": "to" | "cc" | "bcc"}'
+        raise Invalid(
+            "names nobody",
+            field="to",
+            hint='a name, {"agent", "system"}, or a list of these or of'
+            ' {"agent_id": NAME, "kind": "to" | "cc" | "bcc"}',
         )
-        raise Invalid("names nobody", field="to", hint=hint)
     return kind, params.get("agent_id", params)
 
 

@@ -31,8 +31,11 @@ def program() -> str:
     name = MACOS if sys.platform == "darwin" else OTHERS
     found = shutil.which(name)
     if found is None:
-        hint = "apt install libnotify-bin, or what your system calls it; or watch --exec COMMAND"
-        raise Invalid(f"needs {name}, which is not installed", field="--desktop", hint=hint)
+        raise Invalid(
+            f"needs {name}, which is not installed",
+            field="--desktop",
+            hint="apt install libnotify-bin, or what your system calls it; or watch --exec COMMAND",
+        )
     return found
 
 

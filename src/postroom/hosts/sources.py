@@ -259,8 +259,9 @@ class SocketSource(VerbSource):
         try:
             return read_result(declared_by[verb], replies[-1])
         except (msgspec.ValidationError, KeyError) as broken:
-            text = f"the post room at {self._path} answers as another version does: {broken}"
-            raise PostroomError(text, hint="restart it") from broken
+            raise PostroomError(
+                f"the post room at {self._path} answers as another version does: {broken}", hint="restart it"
+            ) from broken
 
     def wait_for_alert(self, way: str, timeout: float, *, may_alert: Callable[[], bool]) -> Rung | None:
         """Return the next alert as soon as it is due; None when the time is up. `may_alert` is called before."""

@@ -45,8 +45,11 @@ def agent_id(core: Core, principal: Principal, request: Register) -> str:
     if principal.agent is None:
         return check_agent(wanted or _id_of(core, request.name or ""), "agent_id" if wanted else "name")
     if wanted is not None and wanted != principal.agent:
-        text = f"this token is {principal.agent}'s"
-        raise NotAllowed(text, field="agent_id", hint="leave agentId out, or connect with an operator's token")
+        raise NotAllowed(
+            f"this token is {principal.agent}'s",
+            field="agent_id",
+            hint="leave agentId out, or connect with an operator's token",
+        )
     return principal.agent
 
 
@@ -82,8 +85,11 @@ def _id_of(core: Core, name: str, below: str = "") -> str:
     shown = name if held is None else held.display_name
     is_changed = cleaned(name) != name or (cleaned(shown) != shown and _below(below, cleaned(shown)) == id)
     if shown != name and is_changed:
-        hint = "choose another name, or set agentId"
-        raise NameTaken(f"{name[:128]!a} would be {id!r} here, which is another agent's", field="name", hint=hint)
+        raise NameTaken(
+            f"{name[:128]!a} would be {id!r} here, which is another agent's",
+            field="name",
+            hint="choose another name, or set agentId",
+        )
     return id
 
 

@@ -420,6 +420,9 @@ def _check_parent(core: Core, name: str, parent: str) -> None:
 def _checked_state(state: str) -> str:
     is_own = state.startswith(OPEN_STATES) and len(state) <= 64
     if state not in STATES and not is_own:
-        hint = f"{', '.join(STATES)}, or a word of your own that begins with x-"
-        raise IllegalMove(f"{state[:64]!a} is not a state", field="state", hint=hint)
+        raise IllegalMove(
+            f"{state[:64]!a} is not a state",
+            field="state",
+            hint=f"{', '.join(STATES)}, or a word of your own that begins with x-",
+        )
     return state

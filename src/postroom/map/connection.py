@@ -203,8 +203,11 @@ class MapConnection:
         if self.is_anonymous and (request.whose or is_mail):
             is_free = self.server.connection_of(self.participant) is None
             if named not in (None, self.participant) or not is_free:
-                text = f"{str(named or self.participant)[:128]!a} is not an agent of this connection"
-                raise NotAllowed(text, field=request.whose, hint="register it, or show a token")
+                raise NotAllowed(
+                    f"{str(named or self.participant)[:128]!a} is not an agent of this connection",
+                    field=request.whose,
+                    hint="register it, or show a token",
+                )
         if self.principal.agent is None:
             if is_send and named is None:
                 name_agent(request, self.participant)
@@ -527,15 +530,19 @@ class MapConnection:
         """Subscribe as the first agent of the connection, else as the connection itself."""
         agents = self.session.agents
         if sum(caller.subscriptions for caller in self.callers()) >= MOST_SUBSCRIPTIONS:
-            text = f"one connection may hold at most {MOST_SUBSCRIPTIONS} subscriptions"
-            raise QuotaFull(text, hint="end some with map/unsubscribe")
+            raise QuotaFull(
+                f"one connection may hold at most {MOST_SUBSCRIPTIONS} subscriptions",
+                hint="end some with map/unsubscribe",
+            )
         subscriber = self._caller_named(agents[0]) if agents else self._own_caller()
         who = subscriber.principal
         callers = [caller for conn in self.server.connections for caller in conn.callers()]
         # Each costs something with every letter.
         if sum(caller.subscriptions for caller in callers if caller.principal == who) >= MOST_OF_ONE:
-            text = f"all connections of {who.agent or who.name} may hold at most {MOST_OF_ONE} subscriptions"
-            raise QuotaFull(text, hint="end some with map/unsubscribe")
+            raise QuotaFull(
+                f"all connections of {who.agent or who.name} may hold at most {MOST_OF_ONE} subscriptions",
+                hint="end some with map/unsubscribe",
+            )
         # A client without agents gets no mail, but events of letters to its name.
         gets_mail = agents or self.server.connection_of(self.participant) is not None
         return await subscriber.subscribe(params if gets_mail else params | {MAILBOX: self.participant})
@@ -544,8 +551,7 @@ class MapConnection:
         for caller in self.callers():
             if caller.has(id):
                 return caller.unsubscribe(id)
-        text = f"there is no subscription {id[:128]!a}"
-        raise Invalid(text, field="subscription_id", hint="from map/subscribe")
+        raise Invalid(f"there is no subscription {id[:128]!a}", field="subscription_id", hint="from map/subscribe")
 
     def callers(self) -> list[Caller]:
         opener = [self._opener] if self._opener is not None else []

@@ -82,8 +82,11 @@ class LinkOptions(Struct, frozen=True, kw_only=True):
         """Raise Invalid with the name of the option that is wrong."""
         place = urlsplit(self.server)
         if place.scheme not in {"ws", "wss"} or not place.hostname:
-            hint = "such as ws://127.0.0.1:8080 or wss://map.example.com"
-            raise Invalid(f"{self.server!a} is no WebSocket address", field="map-server", hint=hint)
+            raise Invalid(
+                f"{self.server!a} is no WebSocket address",
+                field="map-server",
+                hint="such as ws://127.0.0.1:8080 or wss://map.example.com",
+            )
         # Tokens never cross a network in the clear.
         if self.token and place.scheme == "ws" and not is_near(self.server):
             raise Invalid(
@@ -139,8 +142,9 @@ async def handshake(rpc: RpcConnection, options: LinkOptions, name: str, resume:
         async with asyncio.timeout(FIRST_ANSWER):
             result = await rpc.call(CONNECT, **params, **auth)
     except TimeoutError:
-        text = f"it takes the connection, and did not answer {CONNECT} in {FIRST_ANSWER:g} s (is it a MAP server?)"
-        raise ConnectionLost(text) from None
+        raise ConnectionLost(
+            f"it takes the connection, and did not answer {CONNECT} in {FIRST_ANSWER:g} s (is it a MAP server?)"
+        ) from None
     if _is_refused(result):
         methods = dict_or_empty(result["authRequired"]).get("methods")
         if not options.token:

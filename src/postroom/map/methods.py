@@ -132,8 +132,11 @@ class Connect(SessionVerb, kw_only=True):
     def _check(self) -> None:
         version = self.protocol_version
         if isinstance(version, bool) or version not in (VERSION, str(VERSION)):
-            text = f"this server speaks version {VERSION} of MAP"
-            raise Invalid(text, field="protocolVersion", hint=f"set protocolVersion to {VERSION}")
+            raise Invalid(
+                f"this server speaks version {VERSION} of MAP",
+                field="protocolVersion",
+                hint=f"set protocolVersion to {VERSION}",
+            )
         if self.participant_type not in PARTICIPANTS:
             raise Invalid("is not a participant type", field="participantType", hint=", ".join(PARTICIPANTS))
 

@@ -133,8 +133,11 @@ class PeerLink:
         peer = core_peers.proven_peer(self.core, system, credential, certificate=certificate)
         # Only on this machine may a peer go without proof; the operator chose that for it.
         if peer.auth == "none" and not self._is_near:
-            text = f"{peer.system!r} shows no token, and is not on this machine"
-            raise NotAllowed(text, field="auth", hint=f"postroom peers add {peer.system} --auth bearer")
+            raise NotAllowed(
+                f"{peer.system!r} shows no token, and is not on this machine",
+                field="auth",
+                hint=f"postroom peers add {peer.system} --auth bearer",
+            )
         return peer
 
     def log_refusal(self, name: str | None = None, why: str = "") -> None:
@@ -174,8 +177,11 @@ class PeerLink:
             return self._proven(system, auth, self._certificate)
         # Gateways of the SDK give the name of the system that they call.
         if not any(same_name(system, name) for name in (proven.system, self._server.system)):
-            text = f"this connection is {proven.system!r}'s and not {system!a}'s"
-            raise NotAllowed(text, field="systemId", hint="each system shows a token of its own")
+            raise NotAllowed(
+                f"this connection is {proven.system!r}'s and not {system!a}'s",
+                field="systemId",
+                hint="each system shows a token of its own",
+            )
         peer = core_peers.peer(self.core, proven.system)
         # Between `map/connect` and this call the operator may have withdrawn the trust, or want another proof.
         if peer is None or not peer.trusted or _proof_of(peer) != _proof_of(proven):
@@ -188,8 +194,11 @@ class PeerLink:
         is_gateway = request.role == GATEWAY and has_no_token and not self._conn.session.agents
         peer = self._local_peer(request.name) if is_gateway else None
         if self._is_inbox and peer is None:
-            text = "a system without a token registers itself, as a gateway, and no other agent"
-            raise NotAllowed(text, field="role", hint="role: gateway, under the name of the system")
+            raise NotAllowed(
+                "a system without a token registers itself, as a gateway, and no other agent",
+                field="role",
+                hint="role: gateway, under the name of the system",
+            )
         return peer
 
     async def register(self, peer: Peer, request: Register) -> dict[str, Any]:
@@ -236,8 +245,11 @@ class PeerLink:
         try:
             handler = self._handler
             if handler is None:
-                hint = "map/federation/connect comes first, as a gateway"
-                raise NotAllowed("only a system that is a peer may say this", field="auth", hint=hint)
+                raise NotAllowed(
+                    "only a system that is a peer may say this",
+                    field="auth",
+                    hint="map/federation/connect comes first, as a gateway",
+                )
             if step.name == SEND:
                 result = await self._accept_message(handler, set_parameters(step.request))
             elif step.name == UNREGISTER:

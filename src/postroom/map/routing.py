@@ -133,8 +133,9 @@ def _there(core: Core, system: str, name: str) -> str:
     mailbox = mailbox_named(core, mailbox) or mailbox
     card = core_agents.card_of(core, mailbox)
     if card is not None and card.principal != LINK_NAME:
-        hint = f"{mailbox!r} is an agent of this room"
-        raise UnknownAgent(f"{name!r} of {system!r} cannot be reached", field="to", hint=hint)
+        raise UnknownAgent(
+            f"{name!r} of {system!r} cannot be reached", field="to", hint=f"{mailbox!r} is an agent of this room"
+        )
     return mailbox
 
 
@@ -279,8 +280,9 @@ class Replay(ForeignVerb, kw_only=True):
         last = time_of(self.to_timestamp, "to_timestamp")
         number = 0 if id is None else number_of(id)
         if number is None:
-            hint = "an eventId from map/event or map/replay"
-            raise Invalid("is not an event id", field="after_event_id", hint=hint)
+            raise Invalid(
+                "is not an event id", field="after_event_id", hint="an eventId from map/event or map/replay"
+            )
         now = current_cursor(core, OWNER)
         # One before its number: further events of the same change may follow it.
         cursor = _earliest(core, now) if id is None else replace(now, number=number - 1)

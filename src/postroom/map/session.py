@@ -204,8 +204,11 @@ class MapSession:
             return None
         allowed = BEFORE.get(self.state)
         if allowed is not None and name not in allowed:
-            text = f"Authentication required{f': {self.refused}' if self.refused else ''}"
-            raise NotAllowed(text, field="auth", hint="map/connect, with auth, comes first")
+            raise NotAllowed(
+                f"Authentication required{f': {self.refused}' if self.refused else ''}",
+                field="auth",
+                hint="map/connect, with auth, comes first",
+            )
         if name == CONNECT and self.is_in:
             raise IllegalMove("this connection is connected already", field="session")
         call.request = self._with_agent(name, from_params(cls, call.params))

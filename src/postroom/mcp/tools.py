@@ -334,8 +334,11 @@ class SendMessage(SendingTool, kw_only=True, rename={"from_": "from"}):
         if self.to_all:
             return sent(perform(core, principal, messages.Broadcast(**letter)))
         if self.to is None and self.in_reply_to is None:
-            hint = "an agent's id, to_scope for everyone in a team, or inReplyTo for whoever wrote that message"
-            raise Invalid("is missing", field="to", hint=hint)
+            raise Invalid(
+                "is missing",
+                field="to",
+                hint="an agent's id, to_scope for everyone in a team, or inReplyTo for whoever wrote that message",
+            )
         if self.timeout > 0:
             return self._ask(core, principal, letter)
         return sent(perform(core, principal, messages.Send(to=self.to, **letter)))

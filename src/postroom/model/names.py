@@ -207,8 +207,11 @@ def _address_from_fields(value: dict[Any, Any], field: str) -> Address:
 def _check_address(address: Address, field: str) -> Address:
     if not address.system:
         if address.scope:
-            hint = "broadcast:<scope> for everybody in a scope here"
-            raise Invalid("names a scope without a system", field=field, hint=hint)
+            raise Invalid(
+                "names a scope without a system",
+                field=field,
+                hint="broadcast:<scope> for everybody in a scope here",
+            )
         return Address(agent=check_agent(address.agent, field))
     check_system(address.system, field)
     if address.scope:

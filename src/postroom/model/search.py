@@ -272,8 +272,11 @@ def _time(operator: str, value: str, now: datetime) -> datetime:
         time = datetime.fromisoformat(value)
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
-        hint = "2030-01-31, 2030-01-31T14:00, or an age such as 30m, 12h, 7d, 2w"
-        raise Invalid(f"{operator}: {value[:40]!a} is not a time", field="query", hint=hint) from None
+        raise Invalid(
+            f"{operator}: {value[:40]!a} is not a time",
+            field="query",
+            hint="2030-01-31, 2030-01-31T14:00, or an age such as 30m, 12h, 7d, 2w",
+        ) from None
 
 
 def _refuse_misspelt(operator: str) -> None:

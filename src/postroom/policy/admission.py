@@ -41,8 +41,9 @@ def check_guard(names: Sequence[str], recipient: str, guard: Guard) -> None:
     known = {fold(name) for name in names}
     # Also under its former names: a new name is no way around a block.
     if any(fold(name) in known for name in guard.block):
-        refused = f"{recipient!r} takes no mail from {names[0]!r}"
-        raise NotAllowed(refused, field="to", hint="this agent has blocked the sender")
+        raise NotAllowed(
+            f"{recipient!r} takes no mail from {names[0]!r}", field="to", hint="this agent has blocked the sender"
+        )
     if not any(fold(name) in known for name in guard.allow):
         check_allowed(names[0], recipient, guard.allow)
 
@@ -114,8 +115,12 @@ def check_rate(rate: int, burst: int, letters: int, full_at: float, now: float) 
     wait = full_again - now - burst / rate
     if wait > _TICK:
         seconds = math.ceil(wait * 1000) / 1000
-        what = f"no more than {burst} letters at once and {rate} a second by one sender"
-        raise _slow_down(what, "sender", seconds, "or raise sender_rate")
+        raise _slow_down(
+            f"no more than {burst} letters at once and {rate} a second by one sender",
+            "sender",
+            seconds,
+            "or raise sender_rate",
+        )
     return full_again
 
 

@@ -88,38 +88,49 @@ def check_outgoing(peer: Peer, message: Message, target: Address) -> None:
     _check_trusted(peer, "to")
     if not permits(peer, message.scope, system, target.scope or message.scope):
         place = _place(system, target.scope or message.scope)
-        text = f"scope {message.scope!r} is not allowed to exchange mail with {place}"
-        hint = f"postroom peers add {peer.system} --scope {message.scope}={system}"
-        raise NotAllowed(text, field="scope", hint=hint)
+        raise NotAllowed(
+            f"scope {message.scope!r} is not allowed to exchange mail with {place}",
+            field="scope",
+            hint=f"postroom peers add {peer.system} --scope {message.scope}={system}",
+        )
 
 
 def check_incoming(peer: Peer, source: str, scope: str, target: Address) -> None:
     """Refuse a letter of a system and scope that this peer may not bring to an address of ours."""
     _check_trusted(peer, "from")
     if not speaks_for(peer, source):
-        hint = f"postroom peers add {peer.system} --relays-for {source}, if it may"
-        raise NotAllowed(f"{peer.system!r} does not speak for {source!r}", field="from", hint=hint)
+        raise NotAllowed(
+            f"{peer.system!r} does not speak for {source!r}",
+            field="from",
+            hint=f"postroom peers add {peer.system} --relays-for {source}, if it may",
+        )
     ours = target.scope or scope or DEFAULT_SCOPE
     if not permits(peer, ours, source, scope or DEFAULT_SCOPE):
-        text = f"scope {ours!r} is not allowed to exchange mail with {_place(source, scope)}"
-        raise NotAllowed(text, field="scope", hint=f"postroom peers add {peer.system} --scope {ours}={source}")
+        raise NotAllowed(
+            f"scope {ours!r} is not allowed to exchange mail with {_place(source, scope)}",
+            field="scope",
+            hint=f"postroom peers add {peer.system} --scope {ours}={source}",
+        )
 
 
 def check_relaying(coming_from: Peer, going_to: Peer | None) -> None:
     """Refuse to relay from one peer to another. `going_to` is None while the target is still looked up."""
     _check_trusted(coming_from, "from")
     if not coming_from.relays_to:
-        text = f"{coming_from.system!r} does not reach other systems through this one"
         raise NotAllowed(
-            text, field="to", hint=f"its operator: postroom peers add {coming_from.system} --relays-to yes"
+            f"{coming_from.system!r} does not reach other systems through this one",
+            field="to",
+            hint=f"its operator: postroom peers add {coming_from.system} --relays-to yes",
         )
     if going_to is None:
         return
     _check_trusted(going_to, "to")
     if same_name(coming_from.system, going_to.system):
-        hint = "the sending system should send there directly"
-        text = f"the letter came from {going_to.system!r} and would be sent back there"
-        raise LoopDetected(text, field="to", hint=hint)
+        raise LoopDetected(
+            f"the letter came from {going_to.system!r} and would be sent back there",
+            field="to",
+            hint="the sending system should send there directly",
+        )
 
 
 def permits(peer: Peer, ours: str, system: str, theirs: str) -> bool:
@@ -166,8 +177,9 @@ def _marks(card: Card) -> list[str]:
 
 def _check_trusted(peer: Peer, field: str) -> None:
     if not peer.trusted:
-        hint = f"postroom peers trust {peer.system}"
-        raise NotAllowed(f"the system {peer.system!r} is not trusted", field=field, hint=hint)
+        raise NotAllowed(
+            f"the system {peer.system!r} is not trusted", field=field, hint=f"postroom peers trust {peer.system}"
+        )
 
 
 def _named(peers: Mapping[str, Peer], system: str) -> Peer | None:

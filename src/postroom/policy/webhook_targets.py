@@ -89,11 +89,15 @@ def check_target(target: WebhookTarget, *, allow_private: bool) -> None:
     """Refuse a target that may not be stored. Each call checks the addresses of its name again."""
     is_local = target.host == LOCALHOST or (target.is_address and kind_of(target.host) == LOOPBACK)
     if target.scheme == "http" and not (is_local and allow_private):
-        hint = f"https://; http:// is for this machine alone, with {ALLOW}"
-        raise Invalid(f"{target.host} would be called without TLS", field="url", hint=hint)
+        raise Invalid(
+            f"{target.host} would be called without TLS",
+            field="url",
+            hint=f"https://; http:// is for this machine alone, with {ALLOW}",
+        )
     if target.port != HTTPS and target.port < OWN and not (target.scheme == "http" and target.port == 80):
-        text = f"port {target.port} is for another service"
-        raise Invalid(text, field="url", hint=f"{HTTPS}, or {OWN} and above")
+        raise Invalid(
+            f"port {target.port} is for another service", field="url", hint=f"{HTTPS}, or {OWN} and above"
+        )
     if is_local and not allow_private:
         raise Invalid(f"{target.host} is this machine", field="url", hint=f"{ALLOW} allows such addresses")
     if target.is_address and (why := why_not(target.host, target.host, allow_private=allow_private)):

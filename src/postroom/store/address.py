@@ -132,8 +132,11 @@ def _check_layout(folder: str, layout: str) -> bool:
     if not first:
         _check_letters(folder, layout)
     elif first != layout:
-        hint = f"files:{folder}?layout={first}; if that was a mistake, delete {_mark(folder)}"
-        raise BadStore(f"the mail in {folder} is laid out as {first}'s", field="store", hint=hint)
+        raise BadStore(
+            f"the mail in {folder} is laid out as {first}'s",
+            field="store",
+            hint=f"files:{folder}?layout={first}; if that was a mistake, delete {_mark(folder)}",
+        )
     return bool(first)
 
 
@@ -143,8 +146,11 @@ def _check_letters(folder: str, layout: str) -> None:
 
     found = other_layout(folder, layout)
     if found is not None:
-        what = f"the mail in {folder} is laid out as {found}'s, not as {layout}'s"
-        raise BadStore(what, field="store", hint=f"files:{folder}?layout={found}")
+        raise BadStore(
+            f"the mail in {folder} is laid out as {found}'s, not as {layout}'s",
+            field="store",
+            hint=f"files:{folder}?layout={found}",
+        )
 
 
 def folder_of(address: str) -> str | None:

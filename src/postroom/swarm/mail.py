@@ -299,8 +299,11 @@ def send(core: Core, principal: Principal, args: SendArguments) -> Message:
     swarm = args.to_agent.removeprefix(BROADCAST)
     copies = broadcast(core, principal, args._replace(swarm_name=swarm), ())
     if not copies:  # the caller must not believe that it was sent
-        hint = f"put files into swarms/{swarm}/agents, or register agents with this scope"
-        raise UnknownAgent(f"no other agent is in {swarm!r}", field="to_agent", hint=hint)
+        raise UnknownAgent(
+            f"no other agent is in {swarm!r}",
+            field="to_agent",
+            hint=f"put files into swarms/{swarm}/agents, or register agents with this scope",
+        )
     first = copies[0]
     first.to_agent = args.to_agent
     return first

@@ -131,5 +131,8 @@ def _check_place(config: Config) -> None:
     try:
         check_usable(config.address)
     except BadStore as wrong:
-        what = f"no room can be opened at {place}: {wrong.message}"
-        raise Invalid(what, field=field, hint=wrong.hint or "name another place") from None
+        raise Invalid(
+            f"no room can be opened at {place}: {wrong.message}",
+            field=field,
+            hint=wrong.hint or "name another place",
+        ) from None

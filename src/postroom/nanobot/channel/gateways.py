@@ -121,8 +121,11 @@ def _try_lock(file: int) -> bool:
 def arrive(lock: GatewayLock, mailbox: Mailbox) -> int:
     """Take the place of the only gateway, and release the letters that a dead one held; return how many."""
     if not lock.take():
-        hint = "end that one, or choose another agentId for this one"
-        raise NotAllowed(f"a gateway of {mailbox.name} is running already", field="agentId", hint=hint)
+        raise NotAllowed(
+            f"a gateway of {mailbox.name} is running already",
+            field="agentId",
+            hint="end that one, or choose another agentId for this one",
+        )
     return free_claims(mailbox)
 
 

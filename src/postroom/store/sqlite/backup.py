@@ -251,8 +251,11 @@ def _check_version(database: apsw.Connection, backup: Path) -> None:
     if database.pragma("application_id") != APPLICATION or not version:
         raise BadStore(f"{backup} is not a backup of a room", field="backup")
     if version > len(STEPS):
-        text = f"{backup} has schema {version}, this Postroom knows {len(STEPS)}"
-        raise SchemaTooNew(text, field="backup", hint="upgrade: pip install -U postroom")
+        raise SchemaTooNew(
+            f"{backup} has schema {version}, this Postroom knows {len(STEPS)}",
+            field="backup",
+            hint="upgrade: pip install -U postroom",
+        )
 
 
 def check_nobody_inside(path: Path) -> None:

@@ -139,12 +139,12 @@ def _check_name(path: str, found: os.stat_result) -> None:
         from shlex import quote  # noqa: PLC0415 - rare
 
         where = quote(path)
-        hint = (
-            f"remove the other name (find / -xdev -samefile {where} shows it), or stop all agents and make this a"
-            f" file of its own: cp -p {where} {where}.own && mv {where}.own {where}"
+        raise BadStore(
+            f"{path} has a second name (a hard link), so locks would not hold",
+            field="store",
+            hint=f"remove the other name (find / -xdev -samefile {where} shows it), or stop all agents and make"
+            f" this a file of its own: cp -p {where} {where}.own && mv {where}.own {where}",
         )
-        what = f"{path} has a second name (a hard link), so locks would not hold"
-        raise BadStore(what, field="store", hint=hint)
 
 
 def _check_file_system(folder: str) -> None:

@@ -114,8 +114,10 @@ class WriterLock:
         """Raise StoreBusy, naming the holder, once no time is left."""
         if left <= 0:
             holder = os.pread(self._descriptor, _PID_WIDTH, 0).decode("ascii", "replace").strip() or "unknown"
-            held = f"the room is held by process {holder} for more than {self.timeout:g} s"
-            raise StoreBusy(held, hint="try again; if it hangs, look at that process")
+            raise StoreBusy(
+                f"the room is held by process {holder} for more than {self.timeout:g} s",
+                hint="try again; if it hangs, look at that process",
+            )
 
     def _take_in(self, head: bytes) -> None:
         """Take in what other writers wrote into the file, and write our name there."""
