@@ -38,12 +38,14 @@ from .visits import Visits
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
+    from typing import TypeVar
 
     from ..core.authorize import Principal
     from ..core.core import Core
     from ..core.verb import Verb
     from ..federation.exchange import Exchange
 
+    T = TypeVar("T")
     Finish = Callable[[BaseException | None, Any], Any]  # makes the reply of a call of its error and its result
 
 
@@ -292,16 +294,16 @@ class Executor:
         return self._add(Job(lambda: in_json(request, run()), caller, threads, name=name, finish=finish))
 
     def submit(
-        self, run: Callable[[], Any], caller: object = None, kind: Schedule = Schedule.WRITE
-    ) -> asyncio.Future[Any]:
+        self, run: Callable[[], T], caller: object = None, kind: Schedule = Schedule.WRITE
+    ) -> asyncio.Future[T]:
         """Run something when its caller's turn comes, and return its future result."""
         return self._add(Job(run, caller, None if kind is Schedule.WRITE else self._pools[kind]))
 
-    def read(self, run: Callable[..., Any], *words: Any, caller: object = None) -> asyncio.Future[Any]:
+    def read(self, run: Callable[..., T], *words: Any, caller: object = None) -> asyncio.Future[T]:
         """Read the store on a thread, and return the future result: the loop's thread never opens the store."""
         return self._add(Job(partial(run, *words), caller, self._pools[Schedule.READ]))
 
-    async def run_slow(self, run: Callable[[], Any]) -> Any:
+    async def run_slow(self, run: Callable[[], T]) -> T:
         """Run something that may take long on another thread, and return its result."""
         return await self.submit(run, kind=Schedule.SLOW)
 
