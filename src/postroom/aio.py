@@ -131,6 +131,7 @@ class AsyncRoom:
     def __init__(self, room: Room) -> None:
         self.room = room  # the sync room, for calls that may block
         self._room = self
+        # A copy, because the program may use the sync room itself, where waiting has to block.
         self._sync = copy(room)
         self._sync._wait = _Pause
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="postroom")
@@ -151,6 +152,7 @@ class AsyncRoom:
         call = functools.partial(function, *args, **kwargs)
         running = asyncio.get_running_loop().run_in_executor(self._threads, call)
         try:
+            # The thread cannot be stopped: a cancelled task waits until the commit is known.
             return await asyncio.shield(running)
         except asyncio.CancelledError:
             await asyncio.wait([running])
@@ -204,6 +206,7 @@ class AsyncRoom:
         try:
             await self._wait_until(request.mailboxes(), request.timeout, look, request.longest_sleep)
         except asyncio.CancelledError:
+            # The claim was committed while the task was cancelled: nobody else would know of it.
             if results[1:] and isinstance(results[1], (Work, Batch)):
                 with suppress(PostroomError):  # then the letters come back when the lease runs out
                     await self.run(results[1].release)

@@ -173,6 +173,8 @@ class Letter:
     def cursor(self) -> Cursor:
         """The position of this letter: `wait(since=letter.cursor)` goes on after it."""
         return replace(
+            # Only store and epoch are of now: the number is the letter's, so that nothing between the two is
+            # skipped.
             self._mailbox.core.store.cursor(),
             number=self.delivery.arrived or self.delivery.number,
             mailbox=self.delivery.mailbox,
@@ -307,6 +309,7 @@ class Shift:
 
     def begin(self, claimed: Batch) -> None:
         if not self._behind:
+            # Counted from the oldest that is left behind: a busy loop would otherwise hold it for ever.
             self._since = time.monotonic()
         self._most = (self._mailbox.core.limits.lease if self._lease is None else self._lease) / 2
         self._ahead = list(claimed)
@@ -314,6 +317,7 @@ class Shift:
     def next(self) -> Work | None:
         """Return the next letter; None at the end of what was claimed."""
         self._pass_by()
+        # A slow handler must not lose the letters ahead of it: their leases have run since the claim.
         if self.is_late():
             self.hold_on()
         self._in_hand, self._ahead = self._ahead[:1], self._ahead[1:]
@@ -339,6 +343,7 @@ class Shift:
 
     def leave(self) -> None:
         """After the loop was left, fail the letter in hand if it is not settled, and release the others."""
+        # A letter that always breaks its worker must count tries, or it would never be dead (G6).
         in_hand = [work for work in self._in_hand if not work.is_settled]
         with suppress(LeaseLost):  # then it is back in the inbox already
             self._mailbox.fail(in_hand, "the worker left its loop", retry=True)
@@ -356,6 +361,7 @@ def _release(mailbox: Mailbox, works: Sequence[Work]) -> None:
     try:
         mailbox.release(works)
     except LeaseLost:
+        # One lost lease refuses the whole commit: the others are released one by one.
         for work in works:
             with suppress(LeaseLost):
                 mailbox.release([work])

@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .clock import SystemClock
-from .core import (
-    transfer,
-)
+from .core import transfer
 from .core.authorize import OWNER
 from .core.portable import check_path
 from .core.validation import check_progress
 from .core.verb import perform
 from .errors import BadStore, Invalid, Missing, PostroomError
 from .model.report import BackupReport, Diagnosis, Level, error, note
-from .settings import default_room
+from .room import open, open_with
+from .settings import chosen_settings, default_room
 from .store.address import file_of, folder_of, is_blank, place_of
 
 if TYPE_CHECKING:
@@ -30,10 +29,6 @@ if TYPE_CHECKING:
     from .core.transfer import Copied
     from .model.report import Finding, Progress
     from .settings import Settings
-
-
-from .room import open, open_with
-from .settings import chosen_settings
 
 # Checks of a room's surroundings; a bad finding of any other check is damage inside the room.
 AROUND = frozenset({"permissions", "folder", "file system", "space", "bells", "place", "settings"})
@@ -64,6 +59,7 @@ def doctor(
             findings = room.doctor(repair=repair, full=full, progress=progress).findings
     except PostroomError as refused:
         findings = (_refused("room", refused), *_around(path, repair=repair))
+    # Only after the repairs: an index that could be rebuilt is no reason to copy the room.
     if path is not None and repair and any(_is_damage(finding) for finding in findings):
         findings = (*findings, *_salvaged(Path(os.path.realpath(path))))
     return Diagnosis(findings=findings)
@@ -125,6 +121,7 @@ def copy_room(
     # Bad addresses are refused before anything is made.
     chosen = [_named(address, field, settings) for address, field in ((source, "source"), (target, "target"))]
     source_path, target_path = (os.path.realpath(place_of(each.store) or "") for each in chosen)
+    # By real paths: through a link, a room would be copied into itself.
     if source_path == target_path:
         raise BadStore(f"{source_path} is the room that it is copied from", field="target", hint="name another")
     if not os.path.lexists(source_path):

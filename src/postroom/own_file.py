@@ -39,6 +39,7 @@ def write(
     """Write a changed file, whole or not at all. `place` gives it its name; `os.link` replaces no other file."""
     if before == text:
         return
+    # In the same folder, so that the rename stays on one file system; one draft for each process.
     draft = f"{path}.{os.getpid()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     try:

@@ -51,6 +51,7 @@ def serve(
     """Serve a mailbox with a handler that is called in threads."""
     if not callable(handler):
         raise Invalid(f"must be a function, not {type(handler).__name__}", field="handler")
+    # Threads of their own: handlers that are slow must not keep claims and renewals from running.
     threads = ThreadPoolExecutor(check_count(concurrency, "concurrency"), thread_name_prefix="postroom-handler")
 
     async def in_thread(work: AsyncWork) -> Any:
@@ -164,6 +165,8 @@ class Service:
                 return
             for work in claimed:
                 task = asyncio.create_task(self._handle(work))
+                # Its own object: the handler may settle the letter in its thread while the lease is renewed
+                # here.
                 self._in_hand[task] = Work(work._sync._mailbox, Found(work.message, work.delivery))
                 task.add_done_callback(self._in_hand.pop)
 

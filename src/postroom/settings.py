@@ -103,6 +103,7 @@ def load_settings(
     environment = own_environment() if environment is None else dict(environment)
     values: dict[str, Any] = dict(defaults or {}) | _from_file(config_path(environment))
     fields = _from_environment(environment)
+    # None is an argument that the caller left out, not a value that beats the environment.
     fields |= {name: value for name, value in (arguments or {}).items() if value is not None}
     if not fields.get("store") and (room := project_room()):
         if not os.path.lexists(room):  # its mail must not go elsewhere

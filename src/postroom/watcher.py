@@ -37,6 +37,8 @@ def room_watch(core: Core, changed: Callable[[], object]) -> Iterator[None]:
             await asyncio.sleep(POLL_ROOM)
             notified()
 
+    # A store without a descriptor (memory, a disk where inotify is spent) has nothing that an event loop could
+    # watch.
     polling = None if watch.fileno() >= 0 else asyncio.ensure_future(poll())
     if polling is None:
         loop.add_reader(watch.fileno(), notified)
@@ -120,6 +122,7 @@ class SharedWatcher:
                 self._watch.add(mailbox)
         except OSError:
             self._stop()
+            # Listed before the new watch opens, so that the new one covers this mailbox, too.
             self._listeners[mailbox] = set()
             self._open()
             self._wake_all()

@@ -93,6 +93,7 @@ class Chipset:
             hook = self.hooks.get(agent)
             if hook.status is not Status.COMPLETED:
                 hook = self.hooks.complete(agent)
+        # Outside the lock: the key of the report makes a second try after a crash harmless (G3).
         witness.complete(self.room.core, self.room.principal, hook, to, body)
         return hook
 
@@ -108,6 +109,7 @@ class Chipset:
                 hint="handle it (postroom chipset handle)",
             )
         with self.folder.lock():
+            # The answer first: if the process dies here, the nudge is only answered once more.
             answer = self.nudges.respond(agent, nudge, message)
             if self.hooks.get(agent).status in AT_WORK:
                 self.hooks.touch(agent)

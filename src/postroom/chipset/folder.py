@@ -139,6 +139,7 @@ class StateFolder:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the folder's lock, over all processes and threads. The same thread may take it again."""
+        # flock knows no owner but the open file: a second lock of the same thread would wait for itself.
         depth = getattr(self._held, "depth", 0)
         lock = self._take() if depth == 0 else None
         self._held.depth = depth + 1
@@ -209,6 +210,7 @@ class StateFolder:
 
     def write(self, fields: Fields, *where: str) -> None:
         """Write a file, or replace it."""
+        # The folder is synced after the rename: else a power cut may take the name away again (G1).
         folder = self._made(where[:-1])
         self._writing(lambda: files_durable.replace(folder, where[-1], dump(fields), durable=self._durable))
         self._sync(folder)
@@ -226,6 +228,7 @@ class StateFolder:
     def set_aside(self, *where: str) -> str:
         """Move an unreadable file to the quarantine, and return its new path."""
         folder = self._made((*where[:-1], ASIDE))
+        # A name of its own: the same file may be damaged twice, and neither copy may be lost.
         name = f"{where[-1]}.{os.urandom(4).hex()}"
         self._writing(lambda: files_durable.rename_new("/".join((self.path, *where)), f"{folder}/{name}"))
         self._sync(folder)

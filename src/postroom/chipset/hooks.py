@@ -286,6 +286,7 @@ class Hooks:
 
     def restart(self, agent: str, *, by: str, expect: Hook | None = None) -> Hook:
         """Clear the hook and set the same item again, in one write, so that the item cannot be lost in between."""
+        # One write: between two, a crash would leave the hook without its item.
         with self._folder.lock():
             hook = self.expected(agent, expect)
             check_move(hook.status, Status.EMPTY, by=by, owner=hook.agent_id, roles=self._roles)

@@ -97,6 +97,7 @@ class Mailboxes:
         effect.
         """
         fields = _check_fields(message)
+        # Through the room, so that quota, allow list and loop guard hold for programs of the design, too.
         sent = self._send(fields, key).message
         written = LAYOUT.write(sent, sent.recipients[0].address)
         return _mail(written, sent, f"{sent.id}{LAYOUT.ending}", State.UNREAD)

@@ -161,6 +161,7 @@ class ReviveAll(MailboxVerb, kw_only=True):
         def plan() -> tuple[Sequence[Write], RevivedSlice]:
             found = core.store.find(replace(query, limit=most))
             outgoing = self._outgoing(core)
+            # Counted in the plan, so that the caller's loop ends even while more letters die.
             matching = core.store.count(query, by="all") + len(outgoing)
             moves = [_revival(one.delivery, core.now().wall) for one in [*found, *outgoing][:most]]
             return moves, RevivedSlice(len(moves), matching - len(moves))
@@ -179,6 +180,7 @@ class ReviveAll(MailboxVerb, kw_only=True):
 
 
 def _revival(dead: Delivery, now: datetime) -> Move:
+    # It died on its way to another system: it goes back to the outbox, not to an inbox.
     if AT in dead.mailbox:
         return Move(dead, model_delivery.requeue(dead, now), "requeue")
     return Move(dead, model_delivery.revive(dead), "revive")
@@ -193,6 +195,7 @@ class PurgeDead(MailboxVerb, kw_only=True):
     def run(self, core: Core, _principal: Principal) -> int:
         def plan() -> tuple[Sequence[Write], int]:
             dead = _find_dead(core, self.agent_id, self.ids)
+            # Another recipient may still work on it: its copy must not vanish (G4).
             letters = [f.message for f in dead if _is_settled(core, f.message.id)]
             return forget(core, letters, core.now().wall), len(letters)
 
@@ -229,6 +232,7 @@ def _find_dead(core: Core, mailbox: str, named: str | Sequence[str]) -> list[Fou
         raise TooLarge(f"{len(ids)} letters, the limit is {MOST_NAMED}", field="id")
     query = Query(mailbox=mailbox, states=(State.DEAD,), shown_only=True, message_ids=tuple(ids), order="age")
     found = core.store.find(query)
+    # Only where some are missing: the look through all other systems costs a query each.
     if len(found) < len(set(ids)):
         found += _dead_outgoing(core, mailbox, tuple(ids))
     missing = set(ids) - {f.message.id for f in found}

@@ -171,9 +171,11 @@ def current(core: Core, one: Escalation) -> Escalation:
     if one.status != "open":
         return one
     first = core.store.get(one.letters[:1]).get(one.letters[0])
+    # Its asker took it back, or it was deleted: nobody can answer it any more.
     if first is None or _is_unsent(core, one.letters[-1]):
         return replace(one, status="resolved", closed_at=core.now().wall, closed_by=one.asker)
     asker = names_of(core, one.asker)
+    # Everyone that it reached, not only the present rung: an agent below may still answer.
     for name in one.reached:
         query = LetterQuery(replies_in=one.thread, sender=spelt(core.store, name), after=first.number)
         for letter in core.store.letters(query):
@@ -211,6 +213,7 @@ def _from_first(core: Core, asker: str, key: str, above: tuple[str, ...]) -> tup
     On a repeat with the same key, the agent that was asked first stays the first.
     """
     sent = first_sent(core.store, asker, key)
+    # Otherwise a retry would ask another agent, and the same key would have two letters (G3).
     if sent is not None:
         return (sent.message.recipients[0].address, *above[1:])
     refused = list(takewhile(lambda name: not accepts(core, asker, name), above))
@@ -253,6 +256,7 @@ def climb_overdue(core: Core, now: datetime, *, most: int | None = None) -> int:
 
     With `most`, at most so many that are overdue, and no others.
     """
+    # Without `most`, also those that were answered: somebody has to close them.
     waiting = values_of(core, OPEN_ESCALATION, Escalation).values()
     ready = [
         one.id for one in waiting if _is_due(one, now) or (most is None and current(core, one).status != "open")
@@ -302,6 +306,7 @@ def _climb(core: Core, one: Escalation, now: datetime) -> tuple[Escalation, list
     """
     waited = f"unanswered by {one.rungs[one.rung]} for {span(one.since, now)}"
     place = next_rung(core, one)
+    # No further timer: it would climb from the top again and again.
     if place is None:
         stays = replace(one, due_at=None)
         return stays, [_update(core, stays, f"{one.id} is {waited}. Nobody stands above.", now)]

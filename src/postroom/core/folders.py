@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 def introduce_folders(core: Core, names: Iterable[str]) -> None:
     """Introduce the names that have a folder: each is an agent, though it may never have done anything."""
+    # In another room, a name without mail or card is nobody.
     if isinstance(store := core.store, FileStore):
         new = [name for name in names if store.has_folder(name) and not is_known(core, name)]
         if new:

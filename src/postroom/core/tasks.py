@@ -104,6 +104,7 @@ class GiveTask(LetterFields, kw_only=True):
                 return [post]
             if due is not None and due <= now:
                 raise DeadlinePassed(f"{due.isoformat()} is over already", field="deadline")
+            # The session in the same commit: the answer may come before a second commit could be made (D7).
             if session is None:
                 return [post]
             return [put_record(SESSION, pair_key(self.agent_id, post.message.id), session, None), post]
@@ -176,12 +177,14 @@ class GetTask(MailboxVerb, kw_only=True):
 
 
 def _with_session(core: Core, mailbox: str, task: TaskStatus) -> FoundTask:
+    # The receiver must not learn in whose chat it was asked for (D7).
     is_givers = task.giver == (mailbox or task.giver)
     return FoundTask(task, session_of(core, task.giver, task.letter) if is_givers else None)
 
 
 def _find(core: Core, mailbox: str, id: Any) -> TaskStatus:
     check_id(id, "id")
+    # First what is due: a task whose letter is delayed does not exist for its receiver yet.
     deliveries.apply_timers(core, core.now(), (mailbox,))
     task = task_of(core, mailbox, id) or _task_of_update(core, mailbox, id) or _task_named(core, mailbox, id)
     if task is None:
@@ -311,6 +314,8 @@ class TaskStep(LetterFields, kw_only=True):
         def plan() -> Sequence[Write]:
             if was_sent(core, post.message):
                 return [post]
+            # Again inside the commit: both sides may move the task at once, and one of the two moves is
+            # refused.
             current = _check_step(core, mailbox, task.letter, after, answers=self.step == "answer")
             if after is TaskState.ACCEPTED:
                 _check_admission(core, current, moment)
@@ -352,6 +357,7 @@ class FailUnanswered(MailboxVerb, kw_only=True):
 
         def plan() -> Sequence[Write]:
             current = _check_step(core, mailbox, task.letter, TaskState.WORKING)
+            # The answer may have come since the caller looked.
             if current.state is not TaskState.INPUT_REQUIRED:
                 raise IllegalMove(f"a task that is {current.state} waits for no answer")
             return [*_settle(core, current, mailbox, TaskState.FAILED, None, moment, ack=True), *posts]

@@ -142,6 +142,7 @@ def _check_values(template: Template, values: Any) -> dict[str, str]:
 
 
 def _as_text(value: Any, field: str) -> str:
+    # Numbers are written as they are; `True` in a sentence is more likely a mistake.
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return f"{value}"
     return check_text(value, field)

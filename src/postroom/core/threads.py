@@ -95,6 +95,7 @@ class GetReplyChain(MailboxVerb, kw_only=True):
         if self.id not in seen:
             raise UnknownMessage(f"no letter {self.id!r}", field="id")
         chain = []
+        # Only letters that the reader has: a chain may pass through mail of others.
         above: str | None = self.id
         while above in seen:
             chain.append(seen.pop(above))  # pop: an imported letter may claim a cycle
@@ -196,6 +197,7 @@ def _folded(
     found = []
     for query in queries:
         newest = _visible(core, mailbox, replace(query, order="newest", limit=MOST_FOLDED))
+        # Long ones are not read whole: the newest, the first and a count are enough for a list.
         if len(newest) == MOST_FOLDED:
             newest += _visible(core, mailbox, replace(query, limit=1))
             found.append((fold(newest[::-1]), core.store.count(query, by="all")))
@@ -262,6 +264,7 @@ class ViewTurns(ConversationVerb, kw_only=True):
         speakers = None if wanted.participant is None else names_of(core, wanted.participant)
         turns: list[Message] = []
         while self.limit is None or len(turns) < self.limit:
+            # A page at a time: the filter may drop most, and a conversation may hold a million letters.
             found = core.store.letters(replace(query, limit=PAGE))
             turns += [one.message for one in found if _matches(one.message, wanted, speakers)]
             if len(found) < PAGE:
@@ -273,6 +276,8 @@ class ViewTurns(ConversationVerb, kw_only=True):
 
 def _turn(core: Core, query: LetterQuery, letter: str) -> int:
     """Return the number of a letter of these, or raise Missing."""
+    # Asked by the query, too: a turn of another conversation, or one that the reader may not see, is not there
+    # (G8).
     found = core.store.get((letter,)).get(letter)
     if found is None or not core.store.letters(replace(query, after=found.number - 1, before=found.number + 1)):
         raise missing_turn(letter)

@@ -115,12 +115,14 @@ class RevokeToken(Verb, kw_only=True):
 
     def run(self, core: Core, _principal: Principal) -> Token:
         missing = Missing(f"there is no token {self.id!a}", field="id", hint="postroom tokens shows all")
+        # Another text can be no id of ours, and must not become the key of a record.
         if not is_made_id(self.id):
             raise missing
 
         def revoked(token: Token | None) -> Token:
             if token is None:
                 raise missing
+            # The first time stays: a second call must not make a token look as if it had lived longer.
             return replace(token, revoked_at=token.revoked_at or core.now().wall)
 
         return change_record(core, TOKEN, self.id, Token, revoked)
@@ -147,6 +149,7 @@ class Unseal(Verb, kw_only=True):
 
 def authenticate(core: Core, text: Any) -> Principal:
     """Return the principal of a token. Every invalid token gets the same error."""
+    # One error for all: which part was wrong would help whoever guesses.
     token = _verify(core, text)
     if token is None:
         raise NotAllowed("this token is not valid", field="token", hint="ask the operator for another one")
@@ -174,6 +177,7 @@ def effective_principal(core: Core, principal: Principal, named: str | None = No
     """
     if not principal.heeds_seals or not (sealed_names := sealed(core)):
         return principal
+    # An agent's token acts for that agent, whatever the call says (G8).
     named = principal.agent or named  # a caller that is bound to one agent cannot name another
     name = None if named is None or principal.visit else check_agent(named, "agent_id")
     if name is None or fold(name) == POSTMASTER:  # the postmaster's letters tell about all agents

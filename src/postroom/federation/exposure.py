@@ -221,6 +221,7 @@ def show(core: Core, host: str, agents: Sequence[Agent]) -> None:
             writes += _put(CARD, name, _card(name, host, agent, cards.get(name)), cards.get(name))
             beat = _beat(agent, beats.get(name), moment)
             writes += _put(BEAT, name, beat, beats.get(name))
+        # Guests that are shown no more: another program would go on writing to them.
         for name in [name for name, held in cards.items() if _is_of(host, held) and name not in shown]:
             writes += _put(CARD, name, None, cards[name]) + _put(BEAT, name, None, beats.get(name))
         return writes, None

@@ -74,6 +74,7 @@ class MountedRoom:
 
     def introduce_folders(self, names: Sequence[str]) -> None:
         """Introduce the names that have a folder: each is an agent, though it may never have done anything."""
+        # The sender gets that error with its letter, where it can be read.
         with suppress(NameTaken, LookAlike):  # it looks like another name: the letter is refused with that error
             introduce_folders(self.core, filter(None, names))
 

@@ -102,6 +102,7 @@ def _recipient_records(
 
 
 def _recipient_record(delivery: Delivery, message: Message, created: str) -> RecipientRecord:
+    # Times are formatted once where they are equal: a list of letters is mostly times.
     delivered, read, acked = delivery.delivered_at, delivery.read_at, delivery.acked_at
     if delivered == message.created_at:  # the usual case
         came: str | None = created
@@ -269,6 +270,7 @@ def read_line(line: bytes) -> InboxLine | None:
     A program that may write the file may write anything, and one line must not keep the others from being shown.
     """
     try:
+        # Of any program: depth and types are checked before anything is shown (threat 7).
         entry = check_object(msgspec.json.decode(line), "entry", DEEPEST)
     except (msgspec.DecodeError, UnicodeDecodeError, Invalid, RecursionError):
         return None

@@ -296,6 +296,7 @@ def letter_fields(params: dict[str, Any]) -> dict[str, Any]:
     has_payload = "payload" in params
     payload, to = params.get("payload"), params.get("to")
     shape: Shape = "none" if not has_payload else "content" if is_typed(payload) else "bare"
+    # The form is kept, so that the SDK gets back what its own client sent.
     note = MessageForm(to=None if _is_plain(to) else to, shape=shape, has_meta="meta" in params)
     fields: dict[str, Any] = {
         "body": payload_to_parts(payload) if has_payload else [],

@@ -209,6 +209,7 @@ class SessionHook:
             source.register(variable("INBOX_AGENT_NAME"), self._dialect.program)
             # Before the mail is shown: whoever sends now sees the agent as present.
             source.stay()
+        # Hooks of tools that run in parallel would show the same mail twice.
         with session.in_turn():
             self._catch_up(session)
             # If nobody reads the output, no mail is shown: it would be marked as read.

@@ -141,6 +141,7 @@ class VerbSource(ABC):
         """Return letters, those that may need a step first among equals: mere news must not cut them off."""
         self._letters = self._check(limit=MOST)
         total = len(self._letters)
+        # Counted only where the list is full: an empty check must stay cheap.
         if total == MOST:
             total = max(self._call(inbox.Counts).total, total)
         if total > MOST:
@@ -320,6 +321,7 @@ class FileSource:
 
     def show(self, count: int, host: str, event: str) -> None:  # noqa: ARG002 - a file does not keep it
         """Remove the letters that were shown, and all lines that are no letters."""
+        # Lines that are no letters go, too: else they would be read at every hook.
         self._folder.remove(self._agent, frozenset(self._lines) - frozenset(self._readable[count:]))
 
     def begin_alerts(self, channel: str, left: int) -> None: ...

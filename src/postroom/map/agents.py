@@ -132,6 +132,7 @@ class RegisteredVerb(DescribedVerb, kw_only=True):
             is_taken = is_guest and is_known(core, name)
         else:
             is_same = principal.name in {holder_of(held.card), f"agent:{name}"}
+            # An operator may take a name whose agent is gone for good, never one that is only away.
             is_given_up = has_gone(held) and principal.token is not None
             is_live = is_routable(held.presence) and not is_given_up
             is_taken = not is_same and (is_live or (is_guest and GUEST not in held.card.metadata))

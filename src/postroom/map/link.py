@@ -148,6 +148,7 @@ class MapLink:
                 except Exception:  # the link must be dialled again, whatever went wrong
                     log.exception("the link to the MAP server broke because of an internal error")
                     why = ""
+                # A server that accepts and drops at once must not be dialled in a tight loop.
                 tries = 1 if monotonic() - began >= STEADY else tries + 1
                 wait = pause(tries)
                 self._report_problem(why, wait)
@@ -172,6 +173,7 @@ class MapLink:
             return str(cut) or type(cut).__name__
         finally:
             self.is_up = False
+            # Kept for the next dial: with it the server gives our agents their names back.
             self._resume = session.resume
             with suppress(PostroomError):
                 await self._executor.run_slow(lambda: link_directory.leave(self._core, list(session.remote)))

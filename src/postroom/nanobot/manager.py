@@ -123,11 +123,13 @@ def post_message(core: Core, sender: str, to: str, msg: dict[str, Any]) -> Post:
             raise Invalid(f"{POSTMASTER!r} is reserved for the room itself", field=field)
     now = core.now().wall
     filled = _filled(core, sender, to, msg, now)
+    # The caller's ttl and trace are only claims: the loop guard counts by what the room knows (G11).
     message = counted(core, _followed(core, _letter(core, sender, to, filled, now)), to)
     if is_person(core, sender):
         sign_letter(core, OWNER, message)  # here nobody signs: an answer is refused, another letter is unproven
     check_answer_rate(core, message)
     encoded = compose.encode_within_limit(message, core.limits)
+    # Last: a message that is refused stays as the caller made it.
     msg.update({name: filled[name] for name in ("id", "from", "to", "timestamp")})
     return Post(
         message=message,

@@ -117,6 +117,7 @@ def places_of(name: str) -> list[Place]:
     If several swarms have an X, a letter to the bare X belongs to the swarm that the letter names.
     """
     mailbox = check_agent(name, "agent_name")
+    # `S/X` and X are one member only if a member file of S says so.
     swarm, slash, bare = mailbox.rpartition("/")
     files = {folder.name: file for folder in _folders() if (file := _file_of(folder.name, bare)) is not None}
     if slash:
@@ -205,6 +206,7 @@ def waiting(
             offered_at=moment.wall,
             min_priority=Priority.LOW if min_priority is None else Priority(min_priority.value),
         )
+        # One query for each spelling: the design files a letter under the name that its sender used.
         found += core_deliveries.find_letters(core, query)
         if place is own and not found:
             inbox.check_spelling(core, place.mailbox)
@@ -317,6 +319,7 @@ def broadcast(core: Core, principal: Principal, args: SendArguments, exclude: Se
     marks = [BROADCAST_TAG, f"swarm:{swarm}"]
     tags = [*marks, *(tag for tag in args.tags or () if tag not in marks)]
     others = [name for name in everyone if fold(full_name(name, swarm)) not in left_out]
+    # The design has one recipient for each letter, so a broadcast is many letters in one commit (G2).
     copies = [args._replace(to_agent=name, tags=tags) for name in others]
     if not copies:
         _log.warning("no other agent is in swarm %r: nothing was sent", swarm)

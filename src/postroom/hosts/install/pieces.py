@@ -112,6 +112,7 @@ class TomlTable:
         """Return the text with our table behind everything else, or with our values in the table that is there."""
         text = self._with_mark(text)
         there = value_at(_toml_values(text), "mcp_servers", PROGRAM)
+        # Updated in place: comments and keys that the user added inside stay.
         if self._is_marked(text):
             return self._updated(text) if self._wanted else self.without(text)
         if not self._wanted or is_kept_server(there, "mcp_servers"):
@@ -190,6 +191,7 @@ class TextBlock:
         return self._whole.findall(text) + self._half.findall(self._whole.sub("", text))
 
     def added(self, text: str) -> str:
+        # Taken out first: a block of an earlier version is replaced, not doubled.
         bare = self.without(text)
         return f"{bare}\n{self._block}" if bare else self._block
 

@@ -48,6 +48,7 @@ def to_install(layout: HostFiles, *, rules: bool) -> Plan:
         raise install_files.refused(layout.own or "", "exists and is not ours", "move it away first")
     pieces = [*layout.pieces, *([layout.rules] if rules else [])]
     changes = _changes(pieces, layout.root, is_install=True)
+    # Before the folders are made: afterwards nobody could say which were there.
     marks = {_mark(change.path, layout): None for change in changes if change.after is not None}
     return (*changes, *(FileChange(mark, None, MADE_TEXT, FILE_MODE) for mark in marks if mark))
 

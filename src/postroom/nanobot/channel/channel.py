@@ -119,6 +119,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
             await asyncio.wait([self._task], timeout=STOP_PATIENCE)
+        # No events from here on: the end of a turn would settle a letter that is given back below.
         for unsubscribe in self._unsubscribe:
             unsubscribe()
         for task in self._giving_up:
@@ -127,6 +128,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             await asyncio.wait(self._under_way, timeout=STOP_PATIENCE)
         self.bus.publish_outbound = self._publish_outbound
         self.bus.publish_inbound = self._publish_inbound
+        # Before the room is closed: letters in hand go back now, not when their leases end.
         if self.reception is not None:
             await self.reception.leave()
         if self.post is not None:
@@ -184,6 +186,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         """Return whether a turn failed. Versions before 0.3.5 show it only in what they store in the session."""
         if self._reports_outcome:
             return False
+        # An error looks like an answer in old versions; only what the session kept tells them apart.
         kept = await asyncio.to_thread(self._kept_in, turn.intent.session)
         return outbound.is_failure(msg, outbound.last_answer(kept))
 

@@ -63,6 +63,7 @@ def parse(section: Any) -> Config:
     """Check the section that nanobot passes; an error names the key."""
     if not isinstance(section, dict):
         raise Invalid(f"must be an object, not {type(section).__name__}", field=SECTION)
+    # nanobot adds keys of its own to every section, which are no mistakes of the user.
     fields = {key: value for key, value in _camel(section).items() if key not in NANOBOTS_OWN}
     for key in fields:
         _check_known(key)

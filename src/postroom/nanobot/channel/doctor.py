@@ -120,6 +120,7 @@ def _of_plugin(version: str) -> Iterator[Finding]:
 
 def _of_discovery() -> Finding:
     """Let nanobot itself find the channel: its answer decides."""
+    # Another process: an import of nanobot here would load it, with its own mcp, into this program.
     request = [sys.executable, "-c", _ASK]
     try:
         process = subprocess.run(request, capture_output=True, text=True, check=False, timeout=PATIENCE)  # noqa: S603

@@ -88,6 +88,7 @@ def classify(mailbox: Mailbox, found: Found, config: Config) -> Intent:
     letter = found.message
     if letter.kind in {TASK_UPDATE, OVERDUE} and (about := _task_about(mailbox, letter.id)) is not None:
         return _of_task(mailbox, letter, about)
+    # Before `allow_from`: whom we asked may answer, whatever the allow list says.
     origin = _origin_of_answer(mailbox, letter)
     if origin is not None:
         return _back_to(origin, None)
@@ -95,6 +96,7 @@ def classify(mailbox: Mailbox, found: Found, config: Config) -> Intent:
     opened = task_of(mailbox.core, mailbox.name, letter.id) if letter.kind == TASK else None
     if opened is not None:  # its admission checks whether the sender is allowed
         return Intent(action="work", session=session, task=opened, answers=letter.id)
+    # A task has passed its admission above; any other letter may come from a program that skipped `send`.
     if not _is_allowed(mailbox, letter, config):
         return Intent(action="refuse", reason="unauthorized")
     if _lacks_its_task(letter, found.delivery):
@@ -310,6 +312,7 @@ def _change(core: Core, agent: str, letter: str, change: Callable[[Origin], Orig
 
 def was_answered_before(core: Core, origin: Origin, answer: Message) -> bool:
     """Return whether another letter of this sender, under any of its names, answered first."""
+    # Under each of its names: otherwise one agent could answer once for each.
     names = core_names.names_of(core, core_names.current_name(core, answer.sender))
     used = {origin.answers[fold(name)] for name in names if fold(name) in origin.answers}
     return bool(used) and answer.id not in used

@@ -107,6 +107,7 @@ class _File(msgspec.Struct, frozen=True):
 
 def _file(part: Part, folder: Path, number: int, room: int) -> _File:
     name = str(part.get("path") or "").replace("\\", "/").rpartition("/")[2] or "file"
+    # A path without bytes names a file of ours, if it names any: it is never opened.
     if part.get("bytes") is None:
         size = part.get("size")
         about = f", {size} bytes" if isinstance(size, int) else ""
@@ -217,6 +218,7 @@ class AgentPost:
         return self.box.mailbox
 
     async def close(self) -> None:
+        # First, so that a tool that is called now opens a room of its own.
         _shared.pop((self.config.address, self.config.agent_id), None)
         await self.room.close()
 
@@ -234,6 +236,7 @@ class AgentPost:
             raise NotAllowed("that is you", field="to")
         if turn is not None:
             _check_turn(to, turn)
+        # A retry was counted when it was first tried.
         if not outgoing.is_retry:
             await self._check_limits(to, caller)
         origin = self._origin(outgoing.callback or caller, turn)
@@ -274,6 +277,7 @@ class AgentPost:
 
     def _mailbox_with(self, **limits: Any) -> Mailbox:
         """Return this mailbox with limits that differ from those of the room."""
+        # A copy: other threads send with the usual limits meanwhile.
         changed = copy(self.mailbox)
         changed.core = replace(self.core, limits=replace(self.core.limits, **limits))
         return changed

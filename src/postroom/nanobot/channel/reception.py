@@ -157,6 +157,7 @@ class Reception:
             self._lock.release()
 
     async def _prepare(self) -> None:
+        # The lock comes first: only its holder may release what a dead gateway had claimed.
         freed = await self.post.room.run(gateways.arrive, self._lock, self.post.mailbox)
         await self._register()
         if freed:
@@ -358,6 +359,7 @@ class Reception:
             return
         if intent.action == "continue":
             turn.task = await settlement.open_task(self.post, intent.answers)
+        # One turn for each session: nanobot would answer two letters with one text.
         if self.post.turns.begin(turn) and not await self._try_hand_over(turn):
             await self._end(turn)
 
@@ -408,6 +410,7 @@ class Reception:
         turn = self.post.turns.get(letter)
         if turn is None:
             return  # settled before, or claimed by another gateway
+        # From here on no event about the turn may settle it a second time.
         turn.is_answering = True
         words = [*(value for value, _ in turn.parts), text]
         files = [*(path for _, paths in turn.parts for path in paths), *media]

@@ -88,6 +88,7 @@ async def give_up(turn: ModelTurn, why: str) -> None:
 async def unanswered(post: AgentPost) -> list[AsyncTask]:
     """Return the received tasks whose giver was asked a question and has not answered in time."""
     now = post.core.now().wall
+    # Read from the room, not from memory: the question may be older than this gateway.
     waiting = await post.box.tasks("received", states=[TaskState.INPUT_REQUIRED], limit=MOST_UNANSWERED)
     return [task for task in waiting if answer_due(task.standing) <= now]
 
@@ -119,6 +120,7 @@ async def fail_unanswered(post: AgentPost, task: AsyncTask) -> None:
 
 def mailable(text: str) -> str:
     """Return the text as a letter can hold it: without characters that no store keeps, cut to size."""
+    # A model may write anything; a letter that no store takes would lose the whole answer.
     sound = text.replace("\0", "").encode("utf-8", "replace").decode()
     notes = "" if sound == text else "\n\n(Characters that cannot be mailed were left out.)"
     most = LONGEST_ANSWER

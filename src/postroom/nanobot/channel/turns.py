@@ -109,6 +109,7 @@ class Turns:
 
     def end(self, turn: ModelTurn) -> ModelTurn | None:
         """Remove a turn; return the next one of its session, which may be handed over now."""
+        # The letter may have come again meanwhile, with a turn of its own.
         if self._by_letter.get(turn.id) is turn:
             del self._by_letter[turn.id]
         session = turn.intent.session

@@ -109,6 +109,8 @@ class RegistrySnapshot:
     def record_change(self, agent: str, entry: Any, *, beat: int = 0, until: float | None = None) -> None:
         """Record an entry that we write. If its former version reappears, another program had an old copy."""
         former = self.get(agent)
+        # A program that rewrites the whole file from an old copy brings old entries back: they are known by
+        # this.
         older = former.older if former.entry is None else (*former.older, digest_of(former.entry))[-_REMEMBERED:]
         text = None if entry is None else _text(entry)
         self._database.execute(_KEEP, (agent, text, " ".join(older), beat, until))

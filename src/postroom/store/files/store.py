@@ -225,11 +225,13 @@ class FileStore(SqliteStore):
             return []
         conn = self.connection()
         mailbox, _ = conn.mailbox(found[0].delivery.mailbox)
+        # As one JSON value: a statement for each letter would cost more than the files.
         numbers = encode([one.delivery.number for one in found]).decode()
         files: list[tuple[Any, ...]] = conn.database.execute(_FILES, (numbers, mailbox)).fetchall()
         contents = []
         for folder, name in files:
             try:
+                # The file, not the index: `poll` shows what other programs have put into it.
                 raw, _ = files_durable.read(f"{conn.tree.path(folder)}/{name}", LARGEST)
                 fields = json.loads(raw)
             except (FileNotFoundError, Unreadable, ValueError, RecursionError):

@@ -43,6 +43,7 @@ class Chipset(paths.ChipsetPaths, Layout):
 
     def file_name(self, message: Message, order: int) -> str:
         sender = self.signature(message.sender)
+        # The name is the id of a reader without our key, so our own ids become the name.
         if _OURS.fullmatch(message.id) and message.id.endswith(f"-{sender}"):
             return f"{message.id}{self.ending}"
         return f"{_stamp(order)}{_three_digits(message.id)}Z-{sender}{self.ending}"

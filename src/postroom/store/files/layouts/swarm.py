@@ -160,6 +160,7 @@ class Swarm(paths.SwarmPaths, Layout):
 
     def write_state(self, fields: Plain, delivery: Delivery) -> None:
         super().write_state(fields, delivery)
+        # Programs of the design read the status alone; place and stamps follow it.
         fields["status"] = _status(delivery)
         fields["read_at"] = local(delivery.read_at)
         fields["completed_at"] = local(delivery.acked_at)
@@ -186,6 +187,7 @@ def local(time: datetime | None) -> str | None:
     """Return a time as in the design: local, without a zone. At the ends of the calendar it stays UTC."""
     if time is None:
         return None
+    # The first and last day of the calendar have no local time in some zones.
     with suppress(OverflowError, ValueError, OSError):
         time = time.astimezone()
     return base.plain_text_of(time.replace(tzinfo=None))
