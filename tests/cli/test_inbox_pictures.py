@@ -118,9 +118,9 @@ def test_no_subject_begins_a_line_as_the_post_room_does(
 def test_the_last_line_says_what_can_be_done() -> None:
     assert (
         shown(inbox_with(entry("e", "escalation")))[-1]
-        == "a approve  d decline  r reply  Enter open  w write  ? keys  q leave"
+        == "a approve  d decline  r reply  Enter open  w write  s sent  ? keys  q leave"
     )
-    assert shown(InboxState(me="human"))[-1] == "w write  ? keys  q leave"
+    assert shown(InboxState(me="human"))[-1] == "w write  s sent  ? keys  q leave"
     taken, open_task = inbox_with(entry("t", "task", state="accepted")), inbox_with(entry("t", "task"))
     assert "accepted" in shown(taken)[2] and "task" in shown(open_task)[2], "one that was accepted looks different"
     opened, _ = press(inbox_with(entry("m-1")), "enter")

@@ -53,6 +53,9 @@ def test_nothing_that_others_write_gets_loose(shell: Shell, program: list[str], 
     terminal.read_until("Enter open")
     terminal.type("q")
     code, shown = terminal.finish()
+    before, *_ = shown.partition(ENTER)
+    assert "your key is in" in before, "which the person is told before the screen is drawn"
+    shown = shown.removeprefix(before)
     assert (code, shown.startswith(ENTER), shown.endswith(LEAVE)) == (0, True, True)
     drawn = shown.removeprefix(ENTER).removesuffix(LEAVE)
     ours = {"\x1b[H", "\x1b[K", "\x1b[J", "\x1b[?25l", "\x1b[?25h"}  # never the whole screen: it would flicker

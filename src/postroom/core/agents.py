@@ -36,7 +36,7 @@ from ..store.protocol import Move, Put, all_names, record_keys
 from . import names as core_names
 from . import task_index
 from .core import change_record, commit, find_record, find_value, put_record, records_of, values_of
-from .proof import is_person
+from .proof import check_person, is_person
 from .validation import as_list, check_count, check_seconds
 from .verb import LOCAL, MailboxVerb, Verb, perform, verb
 
@@ -164,13 +164,15 @@ class RecordHeartbeat(MailboxVerb, kw_only=True):
         return _beat(core, self.agent_id, moment, changed)
 
 
-@verb("goodbye", Agent, under="agent", action="register")
+@verb("goodbye", Agent, under="agent", action="heartbeat")
 class Goodbye(MailboxVerb, kw_only=True):
     """Sign off; mail that comes meanwhile waits."""
 
     dormant: Annotated[bool, "sleep: you do not expire, and your next heartbeat wakes you"] = False
 
-    def run(self, core: Core, _principal: Principal) -> Agent:
+    def run(self, core: Core, principal: Principal) -> Agent:
+        if is_person(core, self.agent_id):  # of people who left, other systems' mail is refused
+            check_person(core, principal, self.agent_id, "sign off")
         return _beat(core, self.agent_id, core.now(), {"left": True, "dormant": self.dormant})
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from unicodedata import category, combining, normalize
 
 from ..model.codec import encode
-from ..model.message import UNPROVEN, Priority
+from ..model.message import UNPROVEN, Priority, origin_of
 from ..model.names import PEOPLE, fold
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ def handoff_text(sender: str, handoff: Handoff) -> str:
 
 def _facts(message: Message, people: Collection[str]) -> list[str]:
     facts = [
-        ("From", message.origin_among(people)),
+        ("From", origin_of(message, people)),
         ("Kind", message.kind),
         ("Priority", message.priority.name.lower()),
         ("Sent", message.created_at.strftime("%Y-%m-%d %H:%M UTC")),

@@ -29,7 +29,7 @@ from ..formats.inbox import read_line
 from ..formats.plain import read_result
 from ..model.agent import Warmth
 from ..model.codec import encode
-from ..model.message import Priority, content_of, origin_word
+from ..model.message import Priority, content_of, origin_of, origin_word
 from ..model.names import PEOPLE, check_agent, fold
 from ..model.task import ESCALATION, TASK, TASK_UPDATE
 from ..server.inbox_actions import RegisterAgent
@@ -337,7 +337,7 @@ def _shown(found: Found, people: Collection[str]) -> ShownLetter:
     return ShownLetter(
         id=letter.id,
         sender=letter.sender,
-        origin=letter.origin_among(people),
+        origin=origin_of(letter, people),
         kind=letter.kind,
         importance=letter.priority.name.lower(),
         subject=letter.subject,

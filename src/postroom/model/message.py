@@ -253,12 +253,7 @@ class Message(Brief, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     @property
     def origin(self) -> str:
         """The sender, and whether it is verified."""
-        return self.origin_among(PEOPLE)
-
-    def origin_among(self, people: Collection[str]) -> str:
-        """Return the sender, and how it is known; `people` holds the folded names of people."""
-        word = origin_word(self.sender, proven=self.proven, signed=self.proof is not None, people=people)
-        return f"{self.sender} ({word})"
+        return origin_of(self)
 
     def seen_by(self, mailbox: str | None) -> Message:
         """Return this letter as `mailbox` may see it: a bcc is shown to the sender and to that recipient alone."""
@@ -269,6 +264,12 @@ class Message(Brief, frozen=True, gc=False, kw_only=True, omit_defaults=True):
                 shown = tuple([r for r in self.recipients if r.kind != "bcc" or r.address == mailbox])
                 return replace(self, recipients=shown)
         return self
+
+
+def origin_of(message: Message, people: Collection[str] = PEOPLE) -> str:
+    """Return the sender of a letter, and how it is known; `people` holds the folded names of people."""
+    word = origin_word(message.sender, proven=message.proven, signed=message.proof is not None, people=people)
+    return f"{message.sender} ({word})"
 
 
 def origin_word(sender: str, *, proven: bool, signed: bool = False, people: Collection[str] = PEOPLE) -> str:
