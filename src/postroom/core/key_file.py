@@ -81,6 +81,8 @@ class KeyFile:
             text, hint = f"the room knows no key of {person} yet", "postroom people, once, at a terminal"
         else:
             text, hint = f"{self.path} is no key of {person} in this room", "postroom people lists the keys"
+            if mine is not None:
+                hint += "; the one that was added for a lost key goes by postroom people remove ID, with this key"
         raise NotAllowed(text, hint=hint)
 
     def may_sign(self, core: Core, person: str) -> bool:

@@ -103,7 +103,7 @@ class AddPerson(_Changing, kw_only=True):
                 )
             theirs = [key for key in values_of(core, PERSON, PersonKey).values() if same_name(key.person, person)]
             gone = [key for key in theirs if key.is_live and (self.lost or key.id == self.replaces)]
-            words = f"{person} has the new key {id}, added by {why}."
+            words = f"{person} has the new key {id}, added {'for' if self.lost else 'by'} {why}."
             if gone:
                 words += f" It replaces {', '.join(key.id for key in gone)}."
             if self.lost:
