@@ -287,7 +287,9 @@ def test_it_is_a_list_where_nothing_can_be_drawn_or_typed(shell: Shell) -> None:
         agent["registered"] for agent in shell.json("agents")["agents"]
     )  # whoever only looks leaves no trace
     shell.json("read", result["waiting"][3]["letter"], "--as", "human")
-    assert [entry["read"] for entry in shell.json("inbox")["waiting"]][3] is False, "nobody proved to be the person"
+    assert [entry["read"] for entry in shell.json("inbox")["waiting"]][3] is False, (
+        "nobody proved to be the person"
+    )
     show(shell, "read", result["waiting"][3]["letter"], "--as", "human")
     assert [entry["read"] for entry in shell.json("inbox")["waiting"]][3] is True
     assert len(shell.json("waiting")["waiting"]) == 4  # which is about unread mail

@@ -93,10 +93,13 @@ def test_tasks_and_hits_go_on_behind_the_last_that_was_shown(room: Room, clock: 
     for number in range(5):
         clock.advance(1)
         room.mailbox("ann").give_task("bob", f"Task zebra {number}")
-    ask = {"agent_id": "bob", "limit": 2}
-    first = perform(room.core, room.principal, ListTasks(**ask))
-    second = perform(room.core, room.principal, ListTasks(**ask, after=first[-1].standing.letter))
-    third = perform(room.core, room.principal, ListTasks(**ask, after=second[-1].standing.letter))
+    first = perform(room.core, room.principal, ListTasks(agent_id="bob", limit=2))
+    second = perform(
+        room.core, room.principal, ListTasks(agent_id="bob", limit=2, after=first[-1].standing.letter)
+    )
+    third = perform(
+        room.core, room.principal, ListTasks(agent_id="bob", limit=2, after=second[-1].standing.letter)
+    )
     pages = [one.standing.letter for page in (first, second, third) for one in page]
     whole = [one.standing.letter for one in perform(room.core, room.principal, ListTasks(limit=10))]
     assert pages == whole and len(whole) == 5

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 import postroom
-from postroom import NotAllowed, PostroomError, Room
+from postroom import Mailbox, NotAllowed, PostroomError, Room
 from postroom.core import transfer
 from postroom.core import verb as core_verb
 from postroom.core.agents import RecordHeartbeats
@@ -234,13 +234,14 @@ def test_what_others_read_in_a_persons_mailbox_is_not_read(tmp_path: Path) -> No
 
 def test_the_mailboxes_of_designs_do_nothing_for_a_person(tmp_path: Path) -> None:
     with NanobotManager(tmp_path / "nanobot") as manager:
-        for refused in (
+        refused: tuple[Callable[[], object], ...] = (
             lambda: manager.register("human", {"allow_from": ["eve"]}),
             lambda: manager.update_status("human", "idle"),
             lambda: manager.send("human", "bob", {"content": "approved", "reply_to": "m-1"}),
-        ):
+        )
+        for act in refused:
             with pytest.raises(NotAllowed, match="with a person's key"):
-                refused()
+                act()
         manager.send("bob", "human", {"content": "Look."})
         with pytest.raises(NotAllowed, match="with a person's key"):
             manager.mark_processed("human", manager.poll("human")[0]["_filename"])
@@ -257,7 +258,11 @@ def test_nobody_sends_a_person_away_or_shows_their_mail(tmp_path: Path) -> None:
     with postroom.open(tmp_path / "room.db") as room:
         person(room).register()
         letter = room.mailbox("coder").send("human", "Look.")
-        for act in (lambda box: box.leave(), lambda box: box.mark_shown(letter.id, "claude", "start")):
+        refused: tuple[Callable[[Mailbox], object], ...] = (
+            lambda box: box.leave(),
+            lambda box: box.mark_shown(letter.id, "claude", "start"),
+        )
+        for act in refused:
             with pytest.raises(NotAllowed, match="with a person's key"):
                 act(room.mailbox("human"))
         perform(room.core, OWNER, RecordHeartbeats(names=["human"], leaving=True))

@@ -106,8 +106,13 @@ def test_a_process_that_does_not_answer_is_busy(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_process_that_has_ended_lends_to_no_visit(known: Visits, clock: list[float]) -> None:
     lender, heard = Lender(lambda _notice: True), list[dict[str, Any]]()
+
+    def push(notice: dict[str, Any]) -> bool:
+        heard.append(notice)
+        return True
+
     _, visit = known.enter(known.open("human", is_proven=True, lender=lender, operator=True)[0])
-    known.join(visit.principal, "tab", lambda: None, lambda notice: bool(heard.append(notice)))
+    known.join(visit.principal, "tab", lambda: None, push)
     assert {"acts": True, "operator": True}.items() <= known.describe(visit).items()
     known.stop_lending(lender)
     assert {"acts": False, "operator": False}.items() <= known.describe(visit).items()

@@ -227,7 +227,7 @@ class LineConnection(Connection, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._is_served:
-            # While more lines wait than one turn begins, nothing is read: a client that only writes fills no memory.
+            # While more lines wait than one turn begins, nothing is read: a client that only writes fills nothing.
             self._messages += self._splitter.feed(data)
             if len(self._messages) > TURN or len(data) > MAX_PACKET:
                 self._pause_reading()
