@@ -49,7 +49,11 @@ OF_OPERATORS = frozenset({"revive", "revive_all", "purge_dead", "doctor"})
     " browser; it prints the link too. While this command runs, what you do in the page is done here, with your key:"
     " answers, approvals, tasks and letters in your name. When it ends, the page may only look. You act as --as, else"
     " POSTROOM_AGENT, else the human (the setting human). Over ssh, forward the port: ssh -L 4650:127.0.0.1:4650 HOST.",
-    examples=(("postroom dashboard --look --print --json", "a link for a page that only looks"),),
+    examples=(
+        ("postroom dashboard", "what waits for you, and the whole room, in a browser"),
+        ("postroom dashboard --look --json", "a link for a page that only looks, for a program"),
+        ("postroom dashboard --lock", "end every open page"),
+    ),
     json="link seconds acts ended",
     looks=True,
 )
