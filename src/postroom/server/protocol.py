@@ -130,7 +130,8 @@ def read_call(value: Any, kind: type[C] = Call) -> C | dict[str, Any]:  # type: 
     if not isinstance(id, str | int | float | None) or isinstance(id, bool):
         return failure(INVALID_REQUEST, "id must be text, a number or null")
     if value.get("jsonrpc") != "2.0":
-        return failure(INVALID_REQUEST, 'jsonrpc must be "2.0"', id)
+        why = 'jsonrpc must be "2.0"; with plain parameters, call POST /v1/VERB'
+        return failure(INVALID_REQUEST, why, id)
     method, params = value.get("method"), value.get("params")
     if not isinstance(method, str):
         return failure(INVALID_REQUEST, "method must be text", id)

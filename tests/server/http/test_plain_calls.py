@@ -81,6 +81,10 @@ def test_a_misspelt_verb_is_answered_with_the_right_one(agent: Agent) -> None:
     assert "GET /openapi.json lists them" == ann.post({}, "/v1/qqqq").json["hint"]
 
 
+def test_plain_parameters_at_another_path_are_answered_with_the_right_one(agent: Agent) -> None:
+    assert "POST /v1/VERB" in agent("ann").post({"to": "bob", "body": "x"}, "/send").json["error"]["message"]
+
+
 def test_an_agent_waits_for_mail(agent: Agent, running: Daemon) -> None:
     nobody = agent("eve").post({"timeout": 0.1}, "/v1/wait")
     assert (200, None) == (nobody.status, nobody.json["letter"])
