@@ -92,7 +92,7 @@ def test_an_escalation_names_the_agent_it_went_to_and_the_next_one(shell: Shell)
     shell.json("register", "--as", "coo")
     request = shell.run("escalate", "--as", "ann", "--reason", "blocked", "--body", "x").out
     assert " to coo.\n" in request and "Passed over" not in request
-    assert "Unanswered, it goes to human in 4 h, by janitor.\n" in request
+    assert "If nobody answers, human is asked in 4 h.\n" in request
     result = shell.json("escalate", "--as", "ann", "--reason", "blocked", "--body", "x")
     assert result["next"]["name"] == "human"
     named = shell.json("escalate", "--as", "ann", "--reason", "blocked", "--body", "x", "--ladder", "new-one")

@@ -414,8 +414,8 @@ def tried(_screen: Screen, data: Data) -> str:
 @command(
     "webhooks test",
     _ID,
-    about="This program calls, without a daemon, and counts as no ring. One that was switched off, because it answered 410, is on"
-    " again when this gets through.",
+    about="This command makes the call itself, without the service, and the call does not count as a ring. A webhook"
+    " that was switched off because it answered 410 is switched on again when the call gets through.",
     examples=(('postroom webhooks test "$WEBHOOK_ID"', "does anybody answer?"),),
     json="webhook rung status problem seconds",
     looks=True,
@@ -472,7 +472,7 @@ command(
     verb="webhooks.RemoveWebhook",
     shape=lambda _, gone: {"removed": gone.id},
     view=says("{removed} is called no more."),
-    about="Rings of it that were given up, or wait to be tried again, are forgotten. The mail itself is not touched.",
+    about="Its rings that were given up, or that wait for another try, are deleted. The mail itself is not touched.",
     examples=(('postroom webhooks remove "$WEBHOOK_ID"', "gone"),),
     json="removed",
     looks=True,

@@ -141,8 +141,8 @@ def run_chipset_notes(context: Context) -> Answer:
     Option("BEAD", help="the id of the work item", required=True),
     Option("--title", help="one line", metavar="TEXT"),
     TEXT,
-    about=f"Only a mayor or a dispatcher may, by name.{_MAYOR} When it was cut off before the letter was sent, chipset"
-    " remind sends it.",
+    about=f"Only an agent that is a mayor or a dispatcher by its name may do this.{_MAYOR} If the command is cut off before"
+    " the letter is sent, chipset remind sends it.",
     examples=(
         (
             "postroom chipset dispatch polecat-delta gt-abc12 --title 'Auth middleware' --body 'As in the plan.'",

@@ -50,7 +50,7 @@ def escalated(passed_over: Sequence[str], screen: Screen, data: Data) -> str:
         lines.append(f"Passed over: {names} (never active here, or takes no mail from you).")
     if data["next"] is not None:
         at = ago(data["next"]["at"], screen.now)
-        lines.append(f"Unanswered, it goes to {data['next']['name']} {at}, by janitor.")
+        lines.append(f"If nobody answers, {data['next']['name']} is asked {at}.")
     return sent(screen, data) + "".join(f"{line}\n" for line in lines)
 
 

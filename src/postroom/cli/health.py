@@ -318,8 +318,8 @@ command(
     verb="board.Board",
     view=board,
     of_room=True,
-    about="Of the whole room; with --as or POSTROOM_AGENT, of that agent alone. Marks nothing as read, and writes"
-    " nothing.",
+    about="The board of the whole room; with --as or POSTROOM_AGENT, that of one agent. It marks nothing as read and"
+    " writes nothing.",
     examples=(
         ("postroom board", "the whole room"),
         ("postroom board --as coder --json", "what is about one agent"),
@@ -593,8 +593,8 @@ def run_stats(context: Context) -> Answer:
     places=("id",),
     view=trace,
     of_room=True,
-    about="With --as or POSTROOM_AGENT, what that agent may see: its own letters whole, of others its own part."
-    " Without, or with --all, everything. Alerts are listed too, with their times: stored, rung (a hint),"
+    about="With --as or POSTROOM_AGENT, it shows what that agent may see: all of a letter that it sent, and its own"
+    " part of one that it received. Without these, or with --all, it shows everything. Alerts are listed too, with their times: stored, rung (a hint),"
     " shown, acknowledged, done.",
     examples=(("postroom trace m-2", "all of it"), ("postroom trace m-2 --as coder", "as its sender sees it")),
     looks=True,

@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from .context import Context
 
 
+_PLACES = (
+    "--room; a daemon at POSTROOM_SOCKET; POSTROOM_STORE; a daemon at INBOX_SOCKET or INBOX_SOCKET_PATH; your inbox.jsonl in"
+    " the folder POSTROOM_INBOXES or INBOX_DIR, if only that is set; else the room of the project around the host's working"
+    " folder, or your own.\n\n"
+    "Bodies stand inside a fence and are cut. A hook takes two seconds at most (POSTROOM_HOOK_SECONDS) and never fails a"
+    " session: an error is one line on standard error, and the exit code is 0."
+)
 _ABOUT = (
-    " Your name is --as, POSTROOM_AGENT or INBOX_AGENT_ID; where none is set, the hook does nothing and prints nothing. Where the"
-    " mail is, in this order: --room; a daemon at POSTROOM_SOCKET; POSTROOM_STORE; a daemon at INBOX_SOCKET or"
-    " INBOX_SOCKET_PATH; where only the folder POSTROOM_INBOXES or INBOX_DIR is set, your inbox.jsonl in it; else the room of"
-    " the project around the host's working folder, or your own.\n\n"
-    "Bodies stand inside a fence and are cut. It takes two seconds at most (POSTROOM_HOOK_SECONDS) and never fails a session: what goes wrong is one"
-    " line on standard error, and the exit code is 0."
+    " Your name is --as, POSTROOM_AGENT or INBOX_AGENT_ID; where none is set, the hook does nothing and prints nothing. The"
+    f" mail is looked for in this order: {_PLACES}"
 )
 _HOST_ABOUT = (
-    "The host passes the event on standard input, and gets its answer on standard output, in its own JSON; nothing, when"
-    " there is nothing new. {moments}\n\n"
-    "Who the session's agent is: --as, POSTROOM_AGENT or INBOX_AGENT_ID{option}; else as before, where the session is resumed or"
-    " cleared; else after the folder of its project, with -2, -3 and so on while another live session, or another program's agent, has that name. Where the mail"
-    " is is settled when the session starts: --room; a daemon at POSTROOM_SOCKET; POSTROOM_STORE; a daemon at INBOX_SOCKET or"
-    " INBOX_SOCKET_PATH; where only the folder POSTROOM_INBOXES or INBOX_DIR is set, your inbox.jsonl in it; else the room of"
-    " the project around the host's working folder, or your own.\n\n"
-    "Bodies stand inside a fence and are cut. It takes two seconds at most (POSTROOM_HOOK_SECONDS) and never fails a session: what goes wrong is one"
-    " line on standard error, and the exit code is 0. [The page about hosts](agents.md) has more."
+    "The host passes the event on standard input and gets the answer on standard output, in its own JSON; if there is nothing"
+    " new, nothing is printed. {moments}\n\n"
+    "The session's agent is the one of --as, POSTROOM_AGENT or INBOX_AGENT_ID{option}; else, in a session that is resumed or"
+    " cleared, the agent of before; else one with the name of the project's folder, with -2, -3 and so on while another live"
+    " session, or another program's agent, has that name. When the session starts, the place of its mail is chosen, in this"
+    f" order: {_PLACES} [The page about hosts](agents.md) has more."
 )
 _SHOWS = (
     "When a session starts it registers its agent and shows waiting mail; with each prompt and between tools it shows what is"

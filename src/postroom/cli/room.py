@@ -47,7 +47,7 @@ _FORCE = Option("--force", help="replace a file that is there", kind="flag")
     "init",
     Option("FOLDER", help="the project's folder; the working one by default", complete="files"),
     about="Makes .postroom/room.db, which every command and every program below this folder then uses, as git finds"
-    " .git. The folder is for you alone and keeps itself out of git. Where it is there already, nothing happens.",
+    " .git. The folder is for you alone and keeps itself out of git. If there is a room already, nothing happens.",
     examples=(("postroom init", "here"),),
     json="path made",
 )

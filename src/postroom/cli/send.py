@@ -262,7 +262,7 @@ command(
     without=("handoff", "context", "data"),
     view=views.receipt,
     about="The recipient gets a letter of kind handoff: a text to read, and the same as an object in its context."
-    " Say at least --done, or give a file.",
+    " Give at least --done, or a file.",
     examples=(
         (
             "postroom handoff reviewer --as coder --done 'Merge sort written.' --next 'Review sort.py' --created sort.py",

@@ -95,7 +95,7 @@ if TYPE_CHECKING:
         choices=("debug", "info", "warning", "error"),
     ),
     about="Serves until it is stopped by Ctrl-C, SIGTERM or SIGHUP, and runs the maintenance of the room"
-    " meanwhile. There is one daemon per room and socket; a second one is refused with a hint at the first."
+    " meanwhile. There is one daemon per room and socket; a second one is refused, and the error names the first."
     " The socket is for you alone. HTTP and WebSocket need a token (postroom tokens create), on this machine"
     " too. The log goes to stderr.\n\nINBOX_SOCKET_PATH, INBOX_HTTP_PORT, INBOX_SQLITE_PATH and INBOX_DIR are"
     " honoured; POSTROOM_SOCKET, POSTROOM_HTTP, POSTROOM_STORE, POSTROOM_INBOXES and the options take"

@@ -180,8 +180,7 @@ command(
     without=("kind",),
     view=new_task_view,
     about="The task is known by the id of its letter. The text comes from --body, else from standard input when that"
-    " is not a terminal, else from $VISUAL or $EDITOR. When its deadline passes and it is not over, you get a notice,"
-    " by janitor.",
+    " is not a terminal, else from $VISUAL or $EDITOR. If the task is not over at its deadline, you get a notice.",
     examples=(
         (
             'postroom tasks give reviewer "Review sort.py by noon." --as planner --deadline 2h',
@@ -231,7 +230,7 @@ command(
     without=(*NOT_HERE, "step", "reason"),
     needs_text=False,
     view=moved,
-    about=f"Or that you go on without an answer to your question. {_TEXT}",
+    about=f"Report it also when you go on without an answer to your question. {_TEXT}",
     examples=(("postroom tasks start t-2 --as reviewer", "begun"),),
     looks=True,
 )
