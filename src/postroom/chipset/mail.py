@@ -279,6 +279,7 @@ def _id_at(sender: str, time: datetime) -> str:
 
     Digits that the time leaves open (nine for a whole second) come from the clock.
     """
+    # Two letters of one sender in one second must not get one name (C2).
     now = time_ns()
     whole = timegm(time.utctimetuple()) * 1_000_000 + (time.microsecond or now // 1000 % 1_000_000)
     return LAYOUT.fresh_id(sender, whole * 1000, now % 1000)

@@ -173,6 +173,7 @@ class MapAddress(Struct, frozen=True, kw_only=True):
 
 def read_address(to: Any) -> MapAddress:
     """Return the address in a `to` of any form."""
+    # The form that nearly every message has, before all the others are tried.
     if isinstance(to, dict) and len(to) == 1 and isinstance(name := to.get("agent"), str):  # the usual case
         return _of_name(name)
     if not isinstance(to, list):

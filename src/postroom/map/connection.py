@@ -311,6 +311,7 @@ class MapConnection:
         return principal
 
     def count_failure(self) -> None:
+        # Counted for the connection: who guesses tokens has to connect again for each few.
         self._tries += 1
         if self._tries >= MOST_TRIES:
             self.server.misuse.ended(f"it showed {MOST_TRIES} credentials that are none")

@@ -167,6 +167,7 @@ class AgentDelivery:
             known = self._pending.keys() | self._settled_since
             fresh = [one for one in found if one.message.id not in known][:free]
             for one in fresh:
+                # As the agent may see it: a bcc recipient learns of no other (G8).
                 number = self._push(
                     notification(MESSAGE, {"message": map_letter(one.message.seen_by(self._agent))})
                 )

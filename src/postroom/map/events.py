@@ -100,6 +100,7 @@ class AgentEvents:
         while True:
             await asyncio.sleep(SCAN_EVERY)
             self._fresh.clear()
+            # Nobody listens: the list of all agents is not read for nothing.
             if not self._broker.has_subscribers:
                 self._states.clear()
                 continue

@@ -263,6 +263,7 @@ def register_here(core: Core, remote: Mapping[str, RemoteAgent], every: float) -
     shown = {
         mailbox: one for mailbox, one in named.items() if _register_agent(core, mailbox, one, held.get(mailbox))
     }
+    # One commit for all heartbeats: a server may list thousands of agents, again and again.
     alive = {mailbox for mailbox, one in shown.items() if not one.is_away}
     perform(core, LINK, agents.RecordHeartbeats(names=sorted(alive), poll_interval=every))
     known = {name for name, card in held.items() if card.principal == LINK.name}
@@ -334,6 +335,7 @@ def may_answer_to(core: Core, text: str, name: str) -> bool:
 
 def _may_be_shown(name: str, card: Card | None, text: str) -> bool:
     """Return whether it is an agent of this room that the options expose."""
+    # A guest would be shown back to the server that it came from (G11).
     is_guest = card is not None and (card.principal == LINK.name or GUEST in card.metadata)
     is_wanted = text != NONE and (text == ALL or name in {one.strip() for one in text.split(",")})
     return is_wanted and not is_guest and fold(name) != POSTMASTER

@@ -239,6 +239,7 @@ def only_recent_sender(core: Core, mailbox: str) -> tuple[str | None, str | None
     """
     lately = Query(mailbox=mailbox, states=(State.DONE, State.CLAIMED), order="newest", limit=LATELY)
     letters = [found.message for found in find_letters(core, lately)]
+    # Of two askers nobody knows which one is meant: the answer stays in the mailbox of the link.
     if len({letter.sender for letter in letters}) != 1:
         return None, None
     return letters[0].sender, letters[0].id if len({letter.thread for letter in letters}) == 1 else None
@@ -249,6 +250,7 @@ def store_incoming(core: Core, message: Incoming, sender: str, to: list[str]) ->
     agents = [{"agent": name} for name in to]
     is_one = len(agents) == 1 and not isinstance(message.to, list)
     noted = {"to": agents[0] if is_one else agents, ORIGIN: message.origin}
+    # The server may send a message again after each cut: the key makes one letter of it (G3).
     key = once_key(message.key, to)  # a letter to several agents comes as several messages of one id
     fields = message.fields | {"extra": {MAP_NOTE: message.fields["extra"][MAP_NOTE] | noted}, "key": key}
     try:

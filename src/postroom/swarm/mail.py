@@ -174,6 +174,7 @@ EXPIRED = "expired"  # the reason of an expired delivery
 
 def find(core: Core, principal: Principal, handle: str) -> Found | None:
     """Return the letter with an id as it is now; None if it is unknown, or if the caller may not read it."""
+    # Absent and forbidden look the same (G8).
     found = _first(core, handle)
     if found is None or not _may(principal, "read", found.delivery.mailbox):
         return None
@@ -372,6 +373,7 @@ def _prepare(core: Core, principal: Principal, args: SendArguments) -> Post:
     now = core.now().wall
     sender = check_agent(mailbox(core, args.from_agent, args.swarm_name), "from_agent")
     expires = aware(args.expires_at)
+    # The design stores such a letter and never offers it; `send` of the room would refuse it.
     is_over = expires is not None and expires <= now
     reply_to = None if args.reply_to is None else check_id(id_in(args.reply_to), "reply_to")
     draft = Draft(
@@ -401,6 +403,7 @@ def _is_known(core: Core, sender: str, reply_to: str) -> bool:
 
 def _in_thread(core: Core, principal: Principal, post: Post, reply_to: str | None, thread_id: str | None) -> Post:
     """Return the post in the requested thread, even if its sender has seen nothing of that thread."""
+    # In this design anybody may go on in any thread; the room knows only threads of one's own letters.
     thread = None if not thread_id else check_id(id_in(thread_id), "thread_id")
     if thread is None and reply_to is not None:
         parent = find(core, principal, reply_to)

@@ -76,6 +76,8 @@ def _claude(order: Order) -> HostFiles:
     skills = install_files.resolve_link(os.path.join(place, "skills"), order.project)
     own, root = os.path.join(skills, NAME), _root(skills, root)
     files = _packaged("claude")
+    # The packaged plugin says only `postroom`; an installed one names this very program, whatever PATH the
+    # host has.
     hooks = {"hooks": recipes.hooks("claude", order.program, order.options)}
     files["hooks/hooks.json"] = _dumped({**json.loads(files["hooks/hooks.json"]), **hooks})
     server = _dumped({"mcpServers": {NAME: recipes.mcp_server(order.program, order.options)}})

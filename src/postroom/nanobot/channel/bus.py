@@ -46,6 +46,7 @@ class Logger(Protocol):
 def inbound(turn: ModelTurn, unpacked: Unpacked) -> Inbound:
     """Return the message that hands the letter of a turn to nanobot."""
     message, intent = turn.work.message, turn.intent
+    # Drawn for each letter: a peer that has seen one fence cannot close the next.
     nonce = os.urandom(8).hex()
     if intent.action == "work":
         answered = intent.answers is not None

@@ -145,6 +145,7 @@ def _task_about(mailbox: Mailbox, letter: str) -> TaskStatus | None:
 def _of_task(mailbox: Mailbox, letter: Message, task: TaskStatus) -> Intent:
     if task.giver != mailbox.name:
         return _of_task_received(mailbox, letter, task)
+    # Each state would be reported to the person; only the one that holds now is of use.
     if letter.kind == TASK_UPDATE and (task.last != letter.id or task.state not in REPORTED):
         return DONE  # an intermediate state, or superseded by a later letter
     if letter.kind == OVERDUE and task.is_final:

@@ -127,6 +127,7 @@ def in_words(state: TaskState) -> str:
 def _fenced(letter: Message, content: str, nonce: str, task: TaskStatus | None = None, *, notice: str = "") -> str:
     """Return everything that the peer wrote, subject and reason included, in a fence."""
     pieces = [f"Subject: {one_line(letter.subject)}"] if letter.subject else []
+    # The reason is the peer's text, too, so it stands inside the fence.
     if task is not None and task.reason and task.reason not in content:
         pieces.append(f"Reason: {one_line(task.reason)}")
     return fence("\n\n".join([*pieces, content]), nonce, LONGEST, notice=notice or notice_of(letter))

@@ -69,6 +69,7 @@ async def show_task(post: AgentPost, id: str) -> str:
 
 async def _answers(post: AgentPost, id: str) -> str:
     thread = await post.box.thread(id)
+    # The id may be of any thread: only answers to our own mail are shown (G8).
     if not any(letter.id == id and letter.sender == post.name for letter in thread):
         raise UnknownMessage(
             "is neither a task nor a mail that you sent",
@@ -167,6 +168,7 @@ async def call(spec: ToolSpec, post: AgentPost, caller: ToolCaller | None, argum
 
 
 def _check_arguments(spec: ToolSpec, arguments: dict[str, Any]) -> None:
+    # A model invents parameters: it is told which one is wrong and which there are, and calls again.
     known = spec.parameters["properties"]
     takes = f"{spec.name} takes {_named(spec.parameters)}"
     for name in arguments:
@@ -191,6 +193,7 @@ async def send(
     files: list[str] | None = None,
 ) -> str:
     outgoing = Outgoing(to=to, text=text, subject=subject, media=tuple(files or ()))
+    # `nanobot agent -m` ends with its turn: what comes later cannot be said in that conversation.
     receipt = await post.send(outgoing, caller)
     later = "An answer, if there is one, comes into this conversation by itself."
     if not _comes_back(caller):
@@ -262,6 +265,7 @@ async def reply(post: AgentPost, caller: ToolCaller | None, id: str, text: str) 
         await post.answer(task, text, caller)
         return f"Your answer went to {task.receiver}; the task goes on."
     letter = await post.box.read(id)
+    # Two agents would thank each other for ever (G11).
     if turn is not None and auto_reply.is_automatic(letter.message):
         raise NotAllowed(
             "this letter is an automatic answer and cannot be answered",
@@ -305,6 +309,7 @@ async def cancel(post: AgentPost, _caller: ToolCaller | None, id: str, reason: s
 async def decline(post: AgentPost, caller: ToolCaller | None, reason: str) -> str:
     turn, task = _task_in_turn(post, caller)
     async with turn.task_lock:
+        # Read again under the lock: the task is reported as working after a few seconds.
         if await task.refresh() is TaskState.ACCEPTED:
             await task.reject(reason, key=key_of(turn))
         else:  # work has begun: the transition table allows no rejection any more
@@ -317,6 +322,7 @@ async def ask(post: AgentPost, caller: ToolCaller | None, question: str) -> str:
     turn, task = _task_in_turn(post, caller)
     async with turn.task_lock:
         await task.refresh()
+        # Before the question is sent: one without time for an answer would only fail the task.
         check_time_to_answer(task.standing, post.core.now().wall)
         await post.ask(task, question)
     turn.is_answered = True
