@@ -201,6 +201,25 @@ def test_a_new_key_follows_the_old_one_in_every_room(tmp_path: Path) -> None:
             assert [live for *_, live in listed(room)] == [False, True]
 
 
+def test_a_passphrase_protects_the_key_before_it_too(tmp_path: Path) -> None:
+    path = str(tmp_path / "k")
+    with postroom.open("memory:") as one, postroom.open("memory:") as other:
+        key = KeyFile(path, at_terminal=True)
+        for room in (one, other):
+            key.key_for(room.core, "human")
+        assert key.rotate("open sesame").key_for(one.core, "human").added_by == "a key of the room"
+        for file in (path, path + OLD):
+            assert b"ENCRYPTED" in Path(file).read_bytes() and Path(file).stat().st_mode & 0o777 == 0o600
+        asked: list[str] = []
+
+        def ask(prompt: str) -> str:
+            asked.append(prompt)
+            return "open sesame"
+
+        KeyFile(path, ask=ask).key_for(other.core, "human")
+        assert len(asked) == 1 and [live for *_, live in listed(other)] == [False, True]
+
+
 # -- other systems
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from getpass import getpass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core import people
-from ..core.key_file import OLD, KeyFile, make_key
+from ..core.key_file import KeyFile
 from ..core.proof import is_person
 from ..errors import NotAllowed
 from ..formats.plain import plain
@@ -110,7 +108,8 @@ def run_remove_person(context: Context) -> Answer:
     "people rotate",
     Option("--passphrase", help="encrypt the new key: a passphrase is asked for", kind="flag"),
     about="Makes you another key. The old one signs for it, in this room now and in every other room when you first"
-    " write there; it is kept beside the new one, with the ending .old, for that alone.",
+    " write there; it is kept beside the new one, with the ending .old and the same passphrase, for that alone. A room in which you"
+    " write only after a second rotation needs postroom people add --lost.",
     examples=(("postroom people rotate", "another key, from now on"),),
     json="person",
     looks=True,
@@ -125,11 +124,7 @@ def run_rotate_person(context: Context) -> Answer:
         passphrase = getpass("New passphrase: ")
         if not passphrase or getpass("Once more: ") != passphrase:
             raise Usage("the two are not the same, or empty", field="--passphrase")
-    old = Path(signer.path + OLD)
-    old.unlink(missing_ok=True)
-    os.link(signer.path, old)
-    make_key(signer.path, passphrase, replaces=True)
-    return _shown(context, KeyFile(signer.path, ask=getpass).key_for(context.core, name))
+    return _shown(context, signer.rotate(passphrase).key_for(context.core, name))
 
 
 def _signer(context: Context) -> KeyFile:

@@ -27,7 +27,7 @@ from .people import AddPerson, introduce
 from .verb import perform
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -63,6 +63,7 @@ class KeyFile:
         self._at_terminal, self._ask, self._tell = at_terminal, ask, tell
         self._inside = inside
         self._private: Ed25519PrivateKey | None = None
+        self._passphrase = ""  # as it was typed last
 
     def key_for(self, core: Core, person: str) -> PersonKey:
         """Return the key as this room knows it. The first key of a person is believed, and shown to everyone."""
@@ -100,15 +101,29 @@ class KeyFile:
         """Return the key of this person that this one replaced, if the room knows it."""
         if not os.path.lexists(self.path + OLD):
             return None
-        public = KeyFile(self.path + OLD, ask=self._ask).public()
+        public = self._old().public()
         return next((key for key in keys if key.is_live and key.key == public), None)
 
     def _follow(self, core: Core, was: PersonKey) -> PersonKey:
         """Replace the former key in this room, too: it signs for the new one."""
-        former = replace(OWNER, signer=KeyFile(self.path + OLD, ask=self._ask))
+        former = replace(OWNER, signer=self._old())
         return perform(
             core, former, AddPerson(by=was.person, person=was.person, key=self.public(), replaces=was.id)
         )
+
+    def _old(self) -> KeyFile:
+        """Return the key before this one, which has the same passphrase unless the person changed that by hand."""
+        old = KeyFile(self.path + OLD, ask=self._ask)
+        old._passphrase = self._passphrase
+        return old
+
+    def rotate(self, passphrase: str) -> KeyFile:
+        """Put another key in the file, and keep this one beside it, as well protected as the new one."""
+        write_key(self.path + OLD, self._load(), passphrase or self._passphrase, replaces=True)
+        make_key(self.path, passphrase, replaces=True)
+        new = KeyFile(self.path, ask=self._ask, tell=self._tell, inside=self._inside)
+        new._passphrase = passphrase
+        return new
 
     def check_terminal(self, core: Core, person: str) -> None:
         """Raise NotAllowed unless a person is at a terminal."""
@@ -140,20 +155,27 @@ class KeyFile:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
         from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
 
-        password = None
-        if b"ENCRYPTED" in raw[:64]:
-            if self._ask is None:
-                text = f"the key in {self.path} has a passphrase"
-                raise NotAllowed(text, hint="type the command at a terminal")
-            password = self._ask(f"Passphrase of {self.path}: ").encode()
-        try:
-            found = load_pem_private_key(raw, password or None)
-        except (ValueError, TypeError):
-            text = "is no private key" if password is None else "cannot be opened with this passphrase"
-            raise NotAllowed(f"{self.path} {text}") from None
+        is_encrypted = b"ENCRYPTED" in raw[:64]
+        if is_encrypted and self._ask is None and not self._passphrase:
+            text = f"the key in {self.path} has a passphrase"
+            raise NotAllowed(text, hint="type the command at a terminal")
+        for typed in self._passphrases() if is_encrypted else ("",):
+            with suppress(ValueError, TypeError):
+                found = load_pem_private_key(raw, typed.encode() or None)
+                break
+        else:
+            text = "cannot be opened with this passphrase" if is_encrypted else "is no private key"
+            raise NotAllowed(f"{self.path} {text}")
+        self._passphrase = typed
         if not isinstance(found, Ed25519PrivateKey):
             raise Invalid(f"{self.path} holds a key of another kind", field="human_key", hint="an Ed25519 key")
         return found
+
+    def _passphrases(self) -> Iterator[str]:
+        if self._passphrase:
+            yield self._passphrase
+        if self._ask is not None:
+            yield self._ask(f"Passphrase of {self.path}: ")
 
 
 def check_no_session(core: Core, person: str, inside: str = "") -> None:
@@ -182,11 +204,18 @@ def read_own(path: str) -> bytes | None:
 
 
 def make_key(path: str, passphrase: str, *, replaces: bool = False) -> Ed25519PrivateKey:
-    """Make a key and write its file, durably, for its owner alone. Only a key that it replaces is overwritten."""
-    from cryptography.hazmat.primitives import serialization as forms  # noqa: PLC0415 - for people alone
+    """Make a key and write its file. Only a key that it replaces is overwritten."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
 
     private = Ed25519PrivateKey.generate()
+    write_key(path, private, passphrase, replaces=replaces)
+    return private
+
+
+def write_key(path: str, private: Ed25519PrivateKey, passphrase: str, *, replaces: bool) -> None:
+    """Write the file of a key, durably, for its owner alone."""
+    from cryptography.hazmat.primitives import serialization as forms  # noqa: PLC0415 - for people alone
+
     how = forms.BestAvailableEncryption(passphrase.encode()) if passphrase else forms.NoEncryption()
     raw = private.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, how)
     Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -202,7 +231,6 @@ def make_key(path: str, passphrase: str, *, replaces: bool = False) -> Ed25519Pr
         raise NotAllowed(f"there is a key in {path} already", field="human_key", hint="try again") from None
     finally:
         Path(fresh).unlink(missing_ok=True)
-    return private
 
 
 def public_text(private: Ed25519PrivateKey) -> str:
