@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..environment import Uninterrupted, variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
     from typing import TextIO
 
@@ -55,6 +55,7 @@ class Screen:
         self.most = most  # entries of a list that are shown; None for all
         self.values = values or {}  # of the options, for views that show what was asked for
         self.human = "human"  # name of the person's mailbox; the settings may change it
+        self.people: Callable[[], Collection[str]] = frozenset  # returns the folded names of people in the room
 
     def begun(self, value: Any) -> Any:
         """Return a value; of a list, as many entries as are shown."""

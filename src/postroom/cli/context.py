@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from ..clock import SystemClock
 from ..core.authorize import OWNER
 from ..core.core import core_of, open_core
-from ..core.proof import is_person
+from ..core.proof import is_person, people_names
 from ..core.verb import perform
 from ..environment import (
     Uninterrupted,
@@ -344,7 +344,9 @@ class Context:
         self.check_folder()
         with Uninterrupted():
             from ..store.sqlite import store  # noqa: F401, PLC0415 - loaded uninterrupted, not on opening
-        return open_core(self.settings, SystemClock())
+        core = open_core(self.settings, SystemClock())
+        self.screen.people = partial(people_names, core)
+        return core
 
     @cached_property
     def room(self) -> Room:

@@ -193,7 +193,7 @@ def _part(part: Data) -> list[str]:
 
 
 def _fenced(screen: Screen, data: Data, notice: str = "") -> str:
-    people = {*PEOPLE, fold(screen.human)}
+    people = {*PEOPLE, fold(screen.human), *screen.people()}
     shown = (fenced(message, os.urandom(8).hex(), notice=notice, people=people) for message in data["accepted"])
     return "\n\n".join(shown) + "\n"
 
