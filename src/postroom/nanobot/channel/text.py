@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...core.presentation import UNPROVEN_NOTICE, fence, notice_of, one_line
+from ...core.presentation import NOTICE, UNPROVEN_NOTICE, fence, notice_of, one_line
 from ...model.message import OVERDUE
 from ...model.names import POSTMASTER
 from ...model.task import TaskState
@@ -41,7 +41,8 @@ WORK = (
 def work(letter: Message, content: str, nonce: str, *, answered: bool, task: TaskStatus | None) -> str:
     """Return the text of a letter to work on."""
     what = "Task" if task is not None else "Mail"
-    notice = WORK if task is not None and letter.proof is None else notice_of(letter)
+    notice = notice_of(letter)
+    notice = WORK if task is not None and notice == NOTICE else notice
     how = _how_to_answer(letter, task, answered=answered)
     return "\n".join([_head(what, letter), how, _fenced(letter, content, nonce, notice=notice)])
 
