@@ -62,6 +62,9 @@ def things_wait(room: Room) -> dict[str, tuple[str, dict[str, Any]]]:
         "resolved question": ("resolve", {"id": escalation.id}),
         "unsent letter": ("unsend", {"id": own.id}),
         "blocked sender": ("block", {"name": "coder"}),
+        "card": ("register", {"allow_from": ["eve"]}),
+        "leave": ("goodbye", {}),
+        "shown letter": ("shown", {"ids": letter.id, "host": "claude"}),
     }
 
 
