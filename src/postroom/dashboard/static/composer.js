@@ -1,0 +1,209 @@
+/**
+ * The text that is being written: for an action on one letter or several, or a new letter.
+ *
+ * What is written is kept in the page's storage from its first character on, by letter and action, with the key under
+ * which it is sent. Sent again after a lost connection, it arrives once. Esc goes back and keeps it.
+ */
+
+import { html, nothing } from "./vendor/lit-html/lit-html.js";
+import { client, mayAct, say, sayError, store, stored, waiting } from "./app.js";
+import { Lost, Refusal } from "./client.js";
+import { redraw } from "./draw.js";
+import { counted, oneLine } from "./text.js";
+
+/** @typedef {import("./types.js").Entry} Entry @typedef {import("./types.js").Action} Action */
+
+const DRAFT = "postroom.draft";
+/** @param {string} letter @param {string} action */
+const draftName = (letter, action) => `${DRAFT} ${letter} ${action}`;
+const newKey = () => crypto.randomUUID?.() ?? Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(16)).join("-");
+
+/** @param {string} letter @param {string} action @returns {{words: string, to: string, subject: string, key: string}} */
+function draftOf(letter, action) {
+  try {
+    return { words: "", to: "", subject: "", key: "", ...JSON.parse(stored(draftName(letter, action)) ?? "{}") };
+  } catch {
+    return { words: "", to: "", subject: "", key: "" };
+  }
+}
+
+/** @param {string} letter @returns {boolean} whether words about it were written and not sent */
+export function hasDraft(letter) {
+  try {
+    return Object.keys(localStorage).some((name) => name.startsWith(`${DRAFT} ${letter} `));
+  } catch {
+    return false;
+  }
+}
+
+/** An action that is not in the service's table: a verb of its own. @typedef {{verb: string, params: Record<string, unknown>, heading: string, done: string}} Own */
+
+class Composer {
+  /** @type {Action | null} */
+  action = null;
+  /** @type {Entry[]} */
+  entries = [];
+  /** @type {Own | null} */
+  own = null;
+  words = "";
+  to = "";
+  subject = "";
+  problem = "";
+  isSending = false;
+  givesTask = false; // a new letter is a task
+  /** @type {(ids: string[]) => void} */
+  settled = () => {};
+  /** @type {() => void} */
+  closed = () => {};
+
+  get isOpen() {
+    return this.action !== null;
+  }
+
+  get isNew() {
+    return this.action?.name === "compose";
+  }
+
+  get #about() {
+    return this.entries.length ? this.entries.map((entry) => entry.letter) : [this.isNew ? "new" : String(this.own?.params.id ?? "new")];
+  }
+
+  /**
+   * Begin a text, or go on with its draft; an action that takes no words is carried out.
+   * @param {Action} action @param {Entry[]} entries @param {Own | null} [own]
+   */
+  begin(action, entries, own = null) {
+    if (!mayAct()) return say("This page may only look now. Type `postroom dashboard` in a terminal to answer.", true);
+    Object.assign(this, { action, entries, own, problem: "", isSending: false, givesTask: false });
+    const kept = draftOf(this.#about[0], action.name);
+    Object.assign(this, { words: kept.words, to: kept.to || String(own?.params.to ?? ""), subject: kept.subject });
+    if (!action.asks && !own) return void this.send();
+    redraw();
+    requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById(this.isNew && !this.to ? "compose-to" : "compose-words")?.focus()));
+  }
+
+  /** Go back; what was written is kept. */
+  close() {
+    const kept = this.words.trim() !== "";
+    this.action = null;
+    if (kept) say("Kept: the same key shows it again.");
+    redraw();
+    this.closed();
+  }
+
+  #keep() {
+    for (const letter of this.#about) {
+      const name = draftName(letter, this.action?.name ?? "");
+      const key = draftOf(letter, this.action?.name ?? "").key || newKey();
+      store(name, this.words || this.to || this.subject ? JSON.stringify({ words: this.words, to: this.to, subject: this.subject, key }) : null);
+    }
+  }
+
+  async send() {
+    const { action, entries, own } = this;
+    if (!action || this.isSending) return;
+    if (action.asks && !this.words.trim() && !action.optional) return this.#refuse("It needs words. Esc goes back.");
+    if (this.isNew && !this.to.trim()) return this.#refuse("It needs a name: to whom?");
+    this.#keep();
+    this.isSending = true;
+    redraw();
+    /** @type {string[]} */
+    const done = [];
+    /** @type {string[]} */
+    const gone = [];
+    let said = "";
+    for (const letter of this.#about) {
+      const key = draftOf(letter, action.name).key || newKey();
+      try {
+        said = await this.#perform(letter, key);
+        store(draftName(letter, action.name), null);
+        done.push(letter);
+      } catch (error) {
+        if (error instanceof Refusal && error.kind === "Conflict" && entries.length) {
+          gone.push(letter);
+          said = error.message;
+          continue;
+        }
+        this.isSending = false;
+        this.entries = entries.filter((entry) => !done.includes(entry.letter) && !gone.includes(entry.letter));
+        if (done.length) this.settled(done);
+        if (!action.asks && !own) { this.action = null; sayError(error); return; }
+        const words = error instanceof Lost ? "Enter sends it again; it arrives once." : /** @type {any} */ (error)?.hint ?? "";
+        return this.#refuse(`${error instanceof Error ? error.message : error} ${words}`);
+      }
+    }
+    this.isSending = false;
+    this.action = null;
+    const all = done.length > 1 ? `Done with ${counted(done.length, "letter")}.${gone.length ? ` ${gone.length} no longer waited for you.` : ""}` : said;
+    say(all, done.length === 0);
+    this.settled(done);
+    waiting.load();
+    this.closed();
+  }
+
+  /** @param {string} letter @param {string} key @returns {Promise<string>} what was done */
+  async #perform(letter, key) {
+    const words = this.words.trim();
+    if (this.own) {
+      await client.act(this.own.verb, { ...this.own.params, body: words, key });
+      return this.own.done;
+    }
+    if (this.isNew) {
+      await client.act(this.givesTask ? "give_task" : "send", { to: this.to.trim(), subject: this.subject.trim(), body: words, key });
+      return this.givesTask ? `Given to ${oneLine(this.to, 60)}.` : "Sent.";
+    }
+    const entry = this.entries.find((one) => one.letter === letter);
+    const answer = await client.act("act", { letter, action: this.action?.name, words, key, state: entry?.state ?? null });
+    return answer.done;
+  }
+
+  /** @param {string} why */
+  #refuse(why) {
+    this.problem = why;
+    redraw();
+    document.getElementById("compose-words")?.focus();
+  }
+
+  /** @param {KeyboardEvent} event */
+  #keyed(event) {
+    if (event.isComposing) return;
+    const isTouch = matchMedia("(pointer: coarse)").matches;
+    if (event.key === "Escape") this.close();
+    else if (event.key === "Enter" && (event.ctrlKey || event.metaKey || (!event.shiftKey && !isTouch))) this.send();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  /** @param {"words" | "to" | "subject"} field @param {Event} event */
+  #typed(field, event) {
+    this[field] = /** @type {HTMLInputElement} */ (event.target).value;
+    this.problem = "";
+    this.#keep();
+  }
+
+  template() {
+    const { action, entries } = this;
+    if (!action) return nothing;
+    const many = entries.length > 1;
+    const heading = this.own?.heading ?? (this.givesTask ? "New task" : this.isNew ? "New letter" : many ? `${begun(action.name)} ${counted(entries.length, "letter")}` : `${begun(action.name)}: ${oneLine(entries[0]?.subject || entries[0]?.text, 80)}`);
+    return html`<form class="composer" aria-label=${heading} @submit=${(/** @type {Event} */ event) => { event.preventDefault(); this.send(); }}
+        @keydown=${(/** @type {KeyboardEvent} */ event) => this.#keyed(event)}>
+      <h3><bdi>${heading}</bdi>${!this.isNew && !many && entries[0] ? html` <span class="faint">to <bdi>${oneLine(entries[0].from, 60)}</bdi></span>` : nothing}</h3>
+      ${this.isNew ? html`<div class="fields"><label>To <input id="compose-to" autocomplete="off" spellcheck="false" .value=${this.to} @input=${(/** @type {Event} */ event) => this.#typed("to", event)}></label>
+        <label>Subject <input autocomplete="off" .value=${this.subject} @input=${(/** @type {Event} */ event) => this.#typed("subject", event)}></label></div>` : nothing}
+      <label for="compose-words">${action.asks}</label>
+      <textarea id="compose-words" rows="4" .value=${this.words} ?readonly=${this.isSending} aria-describedby="compose-help compose-problem"
+        @input=${(/** @type {Event} */ event) => this.#typed("words", event)}></textarea>
+      <p id="compose-problem" class="problem" role="alert">${this.problem}</p>
+      <div class="bar"><button class="primary" ?disabled=${this.isSending}>${this.isSending ? "Sending…" : this.givesTask ? "Give" : this.isNew ? "Send" : begun(action.name)}</button>
+        <button type="button" @click=${() => this.close()}>Back</button>
+        <span id="compose-help" class="faint hint"><kbd>Enter</kbd> sends <kbd>Shift</kbd> <kbd>Enter</kbd> new line <kbd>Esc</kbd> goes back and keeps it</span></div>
+    </form>`;
+  }
+}
+
+/** @param {string} name */
+export const begun = (name) => name.charAt(0).toUpperCase() + name.slice(1);
+
+export const composer = new Composer();

@@ -1,0 +1,237 @@
+/** The page: who comes in, which view is shown, what is around it, and where keys go. */
+
+import { html, nothing, render } from "./vendor/lit-html/lit-html.js";
+import { actions, blocked, client, isToken, keepToken, notice, mayAct, say, store, stored, token, waiting } from "./app.js";
+import { composer } from "./composer.js";
+import { help, palette } from "./dialogs.js";
+import { drawWith, redraw } from "./draw.js";
+import { flow } from "./flow.js";
+import { keyOf, singleKeys, turnSingleKeys } from "./keys.js";
+import { addressOf, go, placeOf } from "./router.js";
+import { STALE, stale } from "./source.js";
+import { amount, duration, oneLine, visible } from "./text.js";
+import { view as agents, page as agentPage } from "./views/agents.js";
+import { view as dead } from "./views/dead.js";
+import { view as flowView } from "./views/flow.js";
+import { letterPage, threadPage } from "./views/letter.js";
+import { view as numbers } from "./views/numbers.js";
+import { view as search } from "./views/search.js";
+import { view as systems } from "./views/systems.js";
+import { view as tasks } from "./views/tasks.js";
+import { view as waitingView } from "./views/waiting.js";
+
+/** @typedef {import("./types.js").View} View */
+
+/** The views of the menu, in the order of their keys. @type {[string, View][]} */
+const MENU = [
+  ["waiting", waitingView], ["flow", flowView], ["agents", agents], ["tasks", tasks],
+  ["dead", dead], ["search", search], ["systems", systems], ["numbers", numbers],
+];
+/** @type {Record<string, View>} */
+const VIEWS = { ...Object.fromEntries(MENU), agent: agentPage, letter: letterPage, thread: threadPage };
+const HIDDEN_FOR = 5 * 60_000; // milliseconds after which a hidden tab hears of the person's own mail alone
+
+const root = /** @type {HTMLElement} */ (document.getElementById("app"));
+let place = placeOf(location.hash);
+/** @type {View} */
+let current = VIEWS[place.view] ?? waitingView;
+let locked = ""; // why nothing is shown
+let known = ""; // when the service began: another one has forgotten everything
+let told = 0; // how many waited when the person was told last
+
+async function start() {
+  drawWith(draw);
+  const code = /^#code=([\w-]+)$/.exec(location.hash)?.[1];
+  if (code) {
+    // Before anything else: a code in the address could be copied with it.
+    history.replaceState(null, "", addressOf("waiting"));
+    place = placeOf(location.hash);
+    if (!(await visit(code))) return redraw();
+  }
+  listen();
+  if (!token()) locked = "This page shows a room only to whom it was opened for.";
+  else client.connect();
+  arrive();
+  redraw();
+}
+
+/** @param {string} code @returns {Promise<boolean>} */
+async function visit(code) {
+  const answer = await fetch("/dashboard/visit", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code }) })
+    .then(async (reply) => ({ ok: reply.ok, ...(await reply.json()) }))
+    .catch(() => ({ ok: false, error: "The service does not answer." }));
+  if (answer.ok) keepToken(answer.token);
+  else locked = `${visible(answer.error)} ${visible(answer.hint ?? "")}`;
+  return answer.ok;
+}
+
+function listen() {
+  addEventListener("hashchange", () => { place = placeOf(location.hash); arrive(); redraw(); });
+  document.addEventListener("keydown", pressed);
+  addEventListener("storage", (event) => isToken(event) && location.reload());
+  client.addEventListener("open", opened);
+  client.addEventListener("broken", redraw);
+  client.addEventListener("over", (event) => { locked = /** @type {CustomEvent} */ (event).detail; keepToken(null); redraw(); });
+  client.addEventListener("visit/changed", (event) => {
+    if (client.visit) client.visit.acts = Boolean(/** @type {CustomEvent} */ (event).detail?.acts);
+    redraw();
+  });
+  flow.addEventListener("waits", () => waiting.load());
+  flow.addEventListener("tick", () => current.refresh());
+  // Times grow old by themselves; a page that nobody sees draws nothing.
+  setInterval(() => { if (!document.hidden) redraw(); }, 5000);
+  let hidden = 0;
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(hidden);
+    if (document.hidden) hidden = window.setTimeout(() => flow.watchOnlyWaits(), HIDDEN_FOR);
+    else { flow.watchAll(); current.refresh(); redraw(); }
+  });
+}
+
+function opened() {
+  const began = client.visit?.started_at ?? "";
+  if (known && known !== began) { location.reload(); return; }
+  known = began;
+  actions.load();
+  waiting.load();
+  flow.begin();
+  current.refresh();
+  redraw();
+}
+
+function arrive() {
+  const next = VIEWS[place.view] ?? waitingView;
+  if (next !== current) current.leave?.();
+  const isOther = next !== current || !root.firstElementChild;
+  current = next;
+  composer.settled = () => current.refresh();
+  composer.closed = () => current.focus?.();
+  current.enter(place);
+  if (isOther) requestAnimationFrame(() => requestAnimationFrame(() => composer.isOpen || current.focus?.()));
+}
+
+/** @param {KeyboardEvent} event */
+function pressed(event) {
+  if (locked) return;
+  const name = keyOf(event);
+  if (!name) return;
+  const number = Number(name);
+  if (name === "palette" || name === ".") palette(commands());
+  else if (name === "?") help();
+  else if (name === "/") go(addressOf("search")), requestAnimationFrame(() => document.getElementById("search")?.focus());
+  else if (number >= 1 && number <= MENU.length) go(addressOf(MENU[number - 1][0]));
+  else if (composer.isOpen && name === "esc") composer.close();
+  else if (current.key?.(name)) redraw();
+  else if (name === "w") writeNew();
+  else return;
+  event.preventDefault();
+}
+
+/** @param {string} [to] */
+function writeNew(to = "") {
+  composer.begin({ key: "w", name: "compose", asks: "Your letter:", optional: false }, []);
+  if (to) composer.to = to;
+  redraw();
+}
+
+/** @returns {import("./dialogs.js").Command[]} */
+function commands() {
+  return [
+    ...(current.commands?.() ?? []),
+    ...MENU.map(([name, view], at) => ({ name: view.title, key: String(at + 1), run: () => go(addressOf(name)) })),
+    { name: "Write a new letter", key: "w", run: () => writeNew() },
+    { name: "Keys", key: "?", run: () => requestAnimationFrame(help) },
+    { name: "Light, dark, or as the system says", key: "", run: turnScheme },
+    { name: singleKeys() ? "Turn keys without Ctrl off" : "Turn keys without Ctrl on", key: "", run: turnSingleKeys },
+    { name: notes() ? "Turn desktop notes off" : "Turn desktop notes on", key: "", run: turnNotes },
+    { name: "Lock: end all visits", key: "", run: lock },
+  ];
+}
+
+function turnScheme() {
+  const dataset = document.documentElement.dataset;
+  const next = { "": "dark", dark: "light", light: "" }[dataset.scheme ?? ""] ?? "";
+  if (next) dataset.scheme = next;
+  else delete dataset.scheme;
+  store("postroom.scheme", next || null);
+  say(next ? `Always ${next}.` : "Light or dark as the system says.");
+  dispatchEvent(new Event("scheme"));
+}
+
+const notes = () => stored("postroom.notes") === "on" && globalThis.Notification?.permission === "granted";
+async function turnNotes() {
+  const turnsOn = !notes();
+  if (turnsOn && (await Notification.requestPermission()) !== "granted") return say("The browser does not allow notes.", true);
+  store("postroom.notes", turnsOn ? "on" : null);
+  say(turnsOn ? "Something new that waits for you makes a desktop note." : "No desktop notes.");
+}
+
+async function lock() {
+  await client.call("visit/lock").catch(() => {});
+  client.end("All visits were ended.");
+}
+
+/** The title, the icon and a note say what waits for the person, also while the tab is hidden. */
+function announce() {
+  const many = blocked().length;
+  document.title = `${many ? `(${many}) ` : ""}${current.title} – Postroom`;
+  const icon = document.getElementById("icon");
+  const address = icon?.getAttribute("href")?.replace(/icon(-waiting)?\.svg$/, many ? "icon-waiting.svg" : "icon.svg");
+  if (icon && address && icon.getAttribute("href") !== address) icon.setAttribute("href", address);
+  if (many > told && document.hidden && notes()) new Notification("Postroom", { body: `${many} wait for you`, tag: "postroom" });
+  told = many;
+}
+waiting.listen(announce);
+
+function draw() {
+  announce();
+  render(locked ? lockedPage() : page(), root);
+}
+
+function lockedPage() {
+  return html`<main class="locked"><h1><img src=${icon()} alt="" width="32" height="32"> Postroom</h1>
+    <p role="alert">${locked}</p><p>Open it again from a terminal:</p><p><code>postroom dashboard</code></p>
+    <p class="faint">What you wrote and did not send is kept in this browser.</p></main>`;
+}
+
+const icon = () => document.getElementById("icon")?.getAttribute("href") ?? "";
+
+function page() {
+  const isOld = client.status !== "open" && client.brokenSince > 0 && Date.now() - client.brokenSince > STALE;
+  const seconds = Math.max(0, Math.ceil((client.nextTry - Date.now()) / 1000));
+  const old = isOld ? stale(current.at() || client.brokenSince, `The service does not answer; ${seconds ? `the next try is in ${duration(seconds)}` : "trying now"}.`) : nothing;
+  return html`<a class="skip" href="#main" @click=${(/** @type {Event} */ event) => { event.preventDefault(); current.focus?.(); }}>To the content</a>
+    <header class="head"><a class="brand" href="#/waiting"><img src=${icon()} alt="" width="20" height="20"> Postroom</a>
+      <bdi class="room faint">${oneLine(client.visit?.room, 60)}</bdi>
+      <search><form role="search" @submit=${(/** @type {Event} */ event) => { event.preventDefault(); find(); }}><label for="search" class="unseen">Search</label>
+        <input id="search" type="search" placeholder="Search" autocomplete="off" spellcheck="false" @keydown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && current.focus?.()}><kbd aria-hidden="true">/</kbd></form></search>
+      <span class="grow"></span>${connection()}
+      <button type="button" class="plain" title="Keys" @click=${help}><kbd>?</kbd><span class="unseen">Keys</span></button></header>
+    <nav aria-label="Views">${MENU.map(([name, view], at) => html`<a href=${addressOf(name)} aria-current=${view === current || (name === "agents" && current === agentPage) ? "page" : nothing}>
+      <span>${view.title}</span>${count(name)}<kbd aria-hidden="true">${at + 1}</kbd></a>`)}</nav>
+    <main id="main" class=${isOld ? "old" : ""}>${old}${current.template()}</main>
+    ${composer.isOpen && !document.querySelector(".reader") ? html`<div class="drawer">${composer.template()}</div>` : nothing}
+    <div class="notices" role="status" aria-live="polite">${notice.text && Date.now() - notice.at < 15_000 ? html`<p class=${notice.isBad ? "bad" : ""}>${notice.text}</p>` : nothing}</div>`;
+}
+
+/** @param {string} name */
+function count(name) {
+  if (name !== "waiting") return nothing;
+  const many = blocked().length;
+  return many ? html`<b class="count">${amount(many)}</b>` : nothing;
+}
+
+function connection() {
+  if (client.status === "broken") return html`<span class="connection bad"><i aria-hidden="true"></i>not connected</span>`;
+  if (client.status !== "open") return html`<span class="connection"><i aria-hidden="true"></i>connecting</span>`;
+  return html`<span class="connection good"><i aria-hidden="true"></i>${flow.rateWords()}${mayAct() ? nothing : html` <span class="chip">looks only</span>`}</span>`;
+}
+
+function find() {
+  const input = /** @type {HTMLInputElement} */ (document.getElementById("search"));
+  go(addressOf("search", "", { q: input.value.trim() }));
+  input.blur();
+  requestAnimationFrame(() => current.focus?.());
+}
+
+start();

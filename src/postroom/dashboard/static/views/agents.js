@@ -1,0 +1,247 @@
+/** Agents: where mail piles up and who is stuck; and one agent by itself, with its card, letters and tasks. */
+
+import { html, nothing } from "../vendor/lit-html/lit-html.js";
+import { client, mayAct } from "../app.js";
+import { composer } from "../composer.js";
+import { redraw } from "../draw.js";
+import { List, Standing } from "../list.js";
+import { Panes, freshButton } from "../panes.js";
+import { reader } from "../reader.js";
+import { addressOf, go, stay } from "../router.js";
+import { letterRow } from "../rows.js";
+import { Source, framed } from "../source.js";
+import { ago, amount, counted, oneLine } from "../text.js";
+
+/** @typedef {import("../types.js").Queue} Queue @typedef {import("../types.js").Summary} Summary */
+
+const MOST = 1000; // agents in one answer
+const SAMPLES = 60; // of a sparkline
+const SAMPLE = 5000; // milliseconds between two samples: five minutes in all
+
+/** How agents can be sorted: by what is stuck first. @type {Record<string, (a: Queue, b: Queue) => number>} */
+const SORTS = {
+  backlog: (a, b) => b.backlog - a.backlog || a.agent.localeCompare(b.agent),
+  oldest: (a, b) => (a.oldest_unread_at ?? "9").localeCompare(b.oldest_unread_at ?? "9") || b.backlog - a.backlog,
+  dead: (a, b) => b.dead - a.dead || b.backlog - a.backlog,
+  name: (a, b) => a.agent.localeCompare(b.agent),
+};
+
+class Agents {
+  title = "Agents";
+  #sort = "backlog";
+  #seen = 0;
+  /** @type {Standing<Queue>} */
+  #standing = new Standing((queue) => queue.agent);
+  /** @type {Map<string, number[]>} the backlog of the last five minutes, by agent */
+  #samples = new Map();
+  #sampledAt = 0;
+
+  /** @type {Source<Queue[]>} */
+  source = new Source(async () => {
+    /** @type {Queue[]} */
+    const found = [];
+    for (let after; ; ) {
+      const answer = await client.call("mail/queues", { limit: MOST, ...(after ? { after } : {}) });
+      found.push(...answer.queues);
+      after = answer.next;
+      if (!after) return found;
+    }
+  });
+  list = new List({
+    label: "Agents",
+    height: 38,
+    count: () => this.#standing.shown.length,
+    at: (index) => this.#standing.shown[index],
+    id: (/** @type {Queue} */ one) => one.agent,
+    row: (/** @type {Queue} */ one) => this.#row(one),
+    look: (/** @type {Queue} */ one) => (one.dead ? "high" : ""),
+    opens: (/** @type {Queue} */ one) => go(addressOf("agent", one.agent)),
+    touched: () => { this.#standing.stands = true; },
+  });
+
+  /** @param {import("../router.js").Place} place */
+  enter(place) {
+    this.#sort = place.filters.get("sort") ?? "backlog";
+    if (!(this.#sort in SORTS)) this.#sort = "backlog";
+    this.#seen = 0;
+    this.source.load();
+  }
+
+  leave() {
+    this.#standing.stands = false;
+  }
+
+  refresh() {
+    if (Date.now() - this.source.at > 1900) this.source.load();
+  }
+
+  at() {
+    return this.source.at;
+  }
+
+  #take() {
+    if (this.source.at === this.#seen || !this.source.value) return;
+    this.#seen = this.source.at;
+    this.#standing.take([...this.source.value].sort(SORTS[this.#sort]));
+    if (Date.now() - this.#sampledAt > SAMPLE) {
+      this.#sampledAt = Date.now();
+      for (const { agent, backlog } of this.source.value) this.#samples.set(agent, [...(this.#samples.get(agent) ?? []), backlog].slice(-SAMPLES));
+    }
+    this.list.draw();
+  }
+
+  template() {
+    this.#take();
+    const all = this.source.value ?? [];
+    const backlog = all.reduce((sum, one) => sum + one.backlog, 0);
+    return html`<div class="panes single"><section class="pane" aria-label="Agents"><header class="pane-head"><h1>${this.title}</h1>
+      <span class="faint">${all.length ? `${counted(all.length, "mailbox", "mailboxes")}, ${amount(backlog)} unsettled` : ""}</span>
+      ${freshButton(this.#standing.fresh, () => this.#renew())}<span class="grow"></span>
+      <label class="faint">Sort <select @change=${(/** @type {Event} */ event) => this.#by(/** @type {HTMLSelectElement} */ (event.target).value)}>${Object.keys(SORTS).map((name) => html`<option value=${name} ?selected=${name === this.#sort}>${name}</option>`)}</select></label> <kbd>s</kbd></header>
+      ${framed(this.source, {
+        isEmpty: () => !this.#standing.shown.length,
+        empty: () => ({ title: "Nobody is registered.", text: "An agent has a mailbox with its first letter, and a card with:", command: "postroom register --as NAME" }),
+        content: () => html`<div class="agent-row columns-head" aria-hidden="true"><span>agent</span><span>presence</span><span class="number">unsettled</span><span class="wide-only">five minutes</span><span class="number">unread</span><span class="number">claimed</span><span class="number">dead</span><span>oldest unread</span></div>${this.list.element}`,
+      })}</section></div>`;
+  }
+
+  /** @param {Queue} one */
+  #row(one) {
+    return html`<span class="agent-row"><bdi class="who">${oneLine(one.agent, 60)}</bdi><span>${presence(one.presence)}</span><span class="number">${amount(one.backlog)}</span>
+      <span class="wide-only">${sparkline(this.#samples.get(one.agent) ?? [])}</span><span class="number faint">${amount(one.unread)}</span><span class="number faint">${one.claimed ? amount(one.claimed) : ""}</span>
+      <span class="number ${one.dead ? "bad" : "faint"}">${one.dead ? amount(one.dead) : ""}</span><span class="faint">${ago(one.oldest_unread_at)}</span></span>`;
+  }
+
+  /** @param {string} sort */
+  #by(sort) {
+    this.#sort = sort;
+    this.#seen = 0;
+    this.#standing.stands = false;
+    stay(addressOf("agents", "", { sort: sort === "backlog" ? null : sort }));
+    redraw();
+  }
+
+  #renew() {
+    this.#standing.stands = false;
+    this.#standing.renew();
+    this.list.draw();
+    redraw();
+  }
+
+  /** @param {string} name @returns {boolean} */
+  key(name) {
+    const { list } = this;
+    const steps = /** @type {Record<string, number | "first" | "last">} */ ({ j: 1, down: 1, k: -1, up: -1, pgdn: list.page, space: list.page, pgup: -list.page, g: "first", home: "first", G: "last", end: "last" });
+    if (name in steps) list.move(steps[name]);
+    else if (["enter", "o", "right"].includes(name) && list.current) go(addressOf("agent", list.current.agent));
+    else if (name === "s") {
+      const names = Object.keys(SORTS);
+      this.#by(names[(names.indexOf(this.#sort) + 1) % names.length]);
+    } else return false;
+    return true;
+  }
+
+  focus() {
+    this.list.element.focus({ preventScroll: true });
+  }
+}
+
+/** @param {string | null} word */
+function presence(word) {
+  return html`<span class="presence ${word ?? "unknown"}"><i aria-hidden="true"></i>${word ?? "no card"}</span>`;
+}
+
+/** @param {number[]} values @returns {unknown} */
+export function sparkline(values) {
+  if (values.length < 2) return nothing;
+  const most = Math.max(...values, 1);
+  const points = values.map((value, at) => `${((at / (values.length - 1)) * 98 + 1).toFixed(1)},${(19 - (value / most) * 18).toFixed(1)}`).join(" ");
+  return html`<svg class="spark" viewBox="0 0 100 20" preserveAspectRatio="none" aria-hidden="true"><polyline points=${points} /></svg>`;
+}
+
+/** One agent by itself. */
+class AgentPage {
+  title = "Agent";
+  name = "";
+  #show = "party"; // party, mailbox, sender
+
+  /** @type {Source<any>} */
+  card = new Source(() => client.call("mail/agent", { name: this.name }));
+  /** @type {Source<any>} */
+  tasks = new Source(() => client.call("mail/tasks", { agent_id: this.name, limit: 50 }));
+  /** @type {Source<Summary[]>} */
+  letters = new Source(async () => (await client.call("mail/letters", { [this.#show]: this.name, limit: 200 })).letters);
+  list = new List({
+    label: "Letters",
+    height: 34,
+    count: () => this.letters.value?.length ?? 0,
+    at: (index) => this.letters.value?.[index],
+    id: (/** @type {Summary} */ one) => one.id,
+    row: letterRow,
+    look: (/** @type {Summary} */ one) => one.priority,
+    picks: (/** @type {Summary} */ one) => this.panes.preview(one),
+    opens: (/** @type {Summary} */ one) => this.panes.open(one),
+  });
+  panes = new Panes(this.list, (/** @type {Summary} */ one) => ({ letter: one.id, thread: one.thread }));
+
+  /** @param {import("../router.js").Place} place */
+  enter(place) {
+    const show = place.filters.get("show") ?? "party";
+    if (place.name !== this.name || show !== this.#show) for (const source of [this.card, this.tasks, this.letters]) source.reset();
+    this.name = place.name;
+    this.title = oneLine(place.name, 60);
+    this.#show = ["party", "mailbox", "sender"].includes(show) ? show : "party";
+    this.panes.enter(place);
+    this.refresh();
+  }
+
+  refresh() {
+    for (const source of [this.card, this.tasks, this.letters]) source.load();
+    reader.refresh();
+  }
+
+  at() {
+    return this.letters.at;
+  }
+
+  template() {
+    this.list.draw();
+    const card = this.card.value?.agent?.card ?? {};
+    const head = html`<header class="pane-head"><h1><bdi>${this.title}</bdi></h1>${this.card.value ? presence(this.card.value.agent?.presence?.status ?? null) : nothing}<span class="grow"></span>
+      <button type="button" ?disabled=${!mayAct()} @click=${() => this.#write()}>Write <kbd>w</kbd></button></header>
+      ${card.description || card.capabilities?.length || card.program ? html`<dl class="card">
+        ${card.description ? html`<div><dt>what</dt><dd><bdi>${oneLine(card.description, 400)}</bdi></dd></div>` : nothing}
+        ${card.capabilities?.length ? html`<div><dt>can</dt><dd><bdi>${oneLine(card.capabilities.join(", "), 300)}</bdi></dd></div>` : nothing}
+        ${card.program ? html`<div><dt>runs</dt><dd><bdi>${oneLine(`${card.program} ${card.model ?? ""}`, 100)}</bdi></dd></div>` : nothing}
+        ${card.registered_at ? html`<div><dt>here since</dt><dd>${ago(card.registered_at)}</dd></div>` : nothing}</dl>` : nothing}
+      ${this.tasks.value?.tasks?.length ? html`<details class="tasks-of"><summary>${counted(this.tasks.value.tasks.length, "task")}</summary><ul>${this.tasks.value.tasks.map((/** @type {any} */ task) => html`<li><a href=${addressOf("letter", task.id)}><bdi>${oneLine(task.subject || "(no subject)", 100)}</bdi></a> <span class="chip">${task.state.replace("_", " ")}</span> <span class="faint">${task.giver} → ${task.receiver}, ${ago(task.moved_at)}</span></li>`)}</ul></details>` : nothing}
+      <div class="tabs" role="group" aria-label="Which letters">${[["party", "All letters"], ["mailbox", "Inbox"], ["sender", "Sent"]].map(([show, words]) => html`<a href=${addressOf("agent", this.name, { show: show === "party" ? null : show })} aria-current=${show === this.#show ? "true" : nothing}>${words}</a>`)}</div>`;
+    const list = framed(this.letters, {
+      isEmpty: (letters) => !letters.length,
+      empty: () => ({ title: "No letters.", text: "Nothing was written by this agent or to it." }),
+      content: () => this.list.element,
+    });
+    return this.panes.template(head, list);
+  }
+
+  #write() {
+    composer.begin({ key: "w", name: "compose", asks: "Your letter:", optional: false }, []);
+    composer.to = this.name;
+    redraw();
+  }
+
+  /** @param {string} name @returns {boolean} */
+  key(name) {
+    if (name === "w" && mayAct()) this.#write();
+    else if ((name === "esc" || name === "q" || name === "left") && !this.panes.isReading) go("#/agents");
+    else return this.panes.key(name) || reader.key(name);
+    return true;
+  }
+
+  focus() {
+    this.list.element.focus({ preventScroll: true });
+  }
+}
+
+export const view = new Agents();
+export const page = new AgentPage();

@@ -1,0 +1,148 @@
+/** Flow: what happens now. The newest letters, and who writes to whom. */
+
+import { html, nothing } from "../vendor/lit-html/lit-html.js";
+import { client } from "../app.js";
+import { Feed } from "../feed.js";
+import { flow } from "../flow.js";
+import { Graph } from "../graph.js";
+import { redraw } from "../draw.js";
+import { List } from "../list.js";
+import { Panes, agentLink, freshButton } from "../panes.js";
+import { reader } from "../reader.js";
+import { letterRow } from "../rows.js";
+import { Source, framed } from "../source.js";
+import { ago, amount } from "../text.js";
+
+/** @typedef {import("../types.js").Summary} Summary */
+
+class FlowView {
+  title = "Flow";
+  #showsTable = false;
+  #stands = false;
+  #shownNumber = 0; // the newest number of the list
+  #scopesAt = 0;
+
+  feed = new Feed((params) => client.call("mail/letters", params), () => { this.list.draw(); redraw(); });
+  source = new Source(async () => {
+    await this.feed.top();
+    this.#shownNumber = Math.max(this.feed.newest, flow.number);
+    return this.feed.total;
+  });
+  list = new List({
+    label: "Newest letters",
+    height: 34,
+    count: () => this.feed.total,
+    at: (index) => this.feed.at(index),
+    id: (/** @type {Summary} */ one) => one.id,
+    row: letterRow,
+    look: (/** @type {Summary} */ one) => one.priority,
+    wanted: (first, last) => this.feed.wanted(first, last),
+    picks: (/** @type {Summary} */ one) => this.panes.preview(one),
+    opens: (/** @type {Summary} */ one) => this.panes.open(one),
+    touched: () => { this.#stands = true; },
+  });
+  panes = new Panes(this.list, (/** @type {Summary} */ one) => ({ letter: one.id, thread: one.thread }));
+  graph = new Graph();
+
+  /** @param {import("../router.js").Place} place */
+  enter(place) {
+    this.panes.enter(place);
+    this.list.picked = place.filters.get("open") ?? this.list.picked;
+    if (!this.#stands) this.source.load();
+    this.#placeAgents();
+  }
+
+  leave() {
+    this.#stands = false;
+    this.list.picked = "";
+  }
+
+  refresh() {
+    if (this.#stands || flow.isPaused) this.#count();
+    else this.source.load();
+    reader.refresh();
+  }
+
+  at() {
+    return this.source.at;
+  }
+
+  /** Count what is new while the list stands. */
+  async #count() {
+    const answer = await client.call("mail/letters", { limit: 1 }).catch(() => null);
+    if (answer) this.feed.fresh = Math.max(0, (answer.total ?? 0) - this.feed.total);
+    redraw();
+  }
+
+  /** Place agents by the teams of the directory: now and every few minutes, so that they stand still. */
+  async #placeAgents() {
+    if (Date.now() - this.#scopesAt < 300_000) return;
+    this.#scopesAt = Date.now();
+    const answer = await client.call("mail/queues", { limit: 1000 }).catch(() => null);
+    /** @type {Map<string, string>} */
+    const scopes = new Map();
+    for (const queue of answer?.queues ?? []) {
+      const scope = queue.scopes?.find((/** @type {string} */ one) => one !== "default");
+      if (scope) scopes.set(queue.agent, scope);
+    }
+    this.graph.place(scopes);
+  }
+
+  template() {
+    const head = html`<header class="pane-head"><h1>${this.title}</h1><span class="faint">${amount(this.feed.total)} letters</span>
+      ${flow.isPaused ? html`<span class="chip">held</span>` : nothing}${freshButton(this.feed.fresh, () => this.#renew())}<span class="grow"></span>
+      <button type="button" aria-pressed=${flow.isPaused} @click=${() => this.#hold()}>Hold <kbd>,</kbd></button></header>`;
+    const list = framed(this.source, {
+      isEmpty: () => !this.feed.total,
+      empty: () => ({ title: "Quiet. No letter was sent yet.", text: "The first one comes from any agent, or from a terminal:", command: "postroom send human --body hello --as me" }),
+      content: () => this.list.element,
+    });
+    if (this.panes.isOpen) return this.panes.template(head, list);
+    return html`<div class="panes"><section class="pane" aria-label="Letters">${head}${list}</section>${this.#picture()}</div>`;
+  }
+
+  #picture() {
+    const pairs = flow.pairs();
+    const quiet = !pairs.length && flow.lastAt ? `Quiet. The last letter came ${ago(flow.lastAt)} ago.` : !pairs.length ? "Quiet." : `${amount(pairs.length)} pairs in the last seconds`;
+    return html`<section class="pane picture" aria-label="Who writes to whom"><header class="pane-head"><h2>Who writes to whom</h2><span class="faint">${quiet}</span>
+      <span class="grow"></span><button type="button" aria-pressed=${this.#showsTable} @click=${() => this.#turn()}>Table <kbd>t</kbd></button></header>
+      ${this.#showsTable ? nothing : this.graph.element}
+      <div class="pairs ${this.#showsTable ? "all" : ""}" tabindex="0" role="group" aria-label="Busiest pairs"><table><caption>Busiest pairs now</caption><thead><tr><th scope="col">from</th><th scope="col">to</th><th scope="col" class="number">letters</th></tr></thead>
+        <tbody>${pairs.slice(0, this.#showsTable ? 200 : 5).map(({ from, to, heat }) => html`<tr><td>${agentLink(flow.names[from] ?? "?")}</td><td>${agentLink(flow.names[to] ?? "?")}</td><td class="number">${heat.toFixed(1)}</td></tr>`)}
+        ${pairs.length ? nothing : html`<tr><td colspan="3" class="faint">Nobody writes now.</td></tr>`}</tbody></table></div></section>`;
+  }
+
+  #renew() {
+    this.#stands = false;
+    this.list.picked = "";
+    this.list.element.scrollTop = 0;
+    this.source.load();
+  }
+
+  #turn() {
+    this.#showsTable = !this.#showsTable;
+    redraw();
+  }
+
+  #hold() {
+    flow.isPaused = !flow.isPaused;
+    if (!flow.isPaused) this.#renew();
+    redraw();
+  }
+
+  /** @param {string} name @returns {boolean} */
+  key(name) {
+    if (this.graph.key(name)) return true;
+    if (name === ",") this.#hold();
+    else if (name === "t" && !this.panes.isOpen) this.#turn();
+    else if (name === "esc" && this.panes.isOpen && !this.panes.isReading) { reader.close(); location.hash = this.panes.address(null); }
+    else return this.panes.key(name) || reader.key(name);
+    return true;
+  }
+
+  focus() {
+    this.list.element.focus({ preventScroll: true });
+  }
+}
+
+export const view = new FlowView();

@@ -1,0 +1,221 @@
+/** Waiting for you: what stands still because of the person, and everything that can be done about it. */
+
+import { html, nothing } from "../vendor/lit-html/lit-html.js";
+import { blocked, client, mayAct, offered, person, say, waiting, entryOf } from "../app.js";
+import { begun, composer, hasDraft } from "../composer.js";
+import { redraw } from "../draw.js";
+import { List, Standing } from "../list.js";
+import { Panes, freshButton } from "../panes.js";
+import { reader } from "../reader.js";
+import { addressOf, go } from "../router.js";
+import { Source, framed } from "../source.js";
+import { ago, counted, oneLine } from "../text.js";
+
+/** @typedef {import("../types.js").Entry} Entry @typedef {import("../types.js").Summary} Summary */
+
+const SHOWN_AFTER = 1000; // milliseconds after which an opened letter counts as shown to the person
+
+class Waiting {
+  title = "Waiting for you";
+  #showsSent = false;
+  #news = false; // news is folded until asked for
+  #sureOf = ""; // the letter for which x was pressed once
+  /** @type {Standing<Entry>} */
+  #standing = new Standing((entry) => entry.letter);
+  /** @type {Source<Entry[]>} */
+  #sent = new Source(async () => (await client.call("mail/letters", { sender: person(), limit: 50 })).letters.map(sentEntry));
+  #seen = 0;
+  /** @type {Set<string>} */
+  #told = new Set(); // letters that were recorded as shown
+
+  list = new List({
+    label: "What waits for you",
+    height: 58,
+    count: () => this.#standing.shown.length,
+    at: (index) => this.#standing.shown[index],
+    id: (entry) => entry.letter,
+    row: (entry) => this.#row(entry),
+    look: (entry) => `${entry.priority} ${this.#standing.gone.has(entry.letter) ? "gone" : ""}`,
+    picks: (entry) => { this.#sureOf = ""; this.panes.preview(entry); },
+    opens: (entry) => { this.panes.open(entry); this.#tellShown(entry); },
+    touched: () => { this.#standing.stands = true; },
+    many: true,
+  });
+  panes = new Panes(this.list, (/** @type {Entry} */ entry) => entry);
+
+  /** @param {import("../router.js").Place} place */
+  enter(place) {
+    const showsSent = place.filters.get("show") === "sent";
+    this.#news = place.filters.get("news") === "1";
+    if (showsSent !== this.#showsSent) { this.#standing = new Standing((entry) => entry.letter); this.#seen = 0; }
+    this.#showsSent = showsSent;
+    this.panes.enter(place);
+    composer.settled = (ids) => this.#settled(ids);
+    const open = place.filters.get("open");
+    if (open) this.list.picked = open;
+    this.refresh();
+  }
+
+  leave() {
+    this.#standing.stands = false;
+    this.#standing.renew();
+  }
+
+  refresh() {
+    this.source.load();
+    reader.refresh();
+  }
+
+  get source() {
+    return this.#showsSent ? this.#sent : waiting;
+  }
+
+  at() {
+    return this.source.at;
+  }
+
+  /** @param {string[]} ids */
+  #settled(ids) {
+    this.#standing.drop(ids);
+    for (const id of ids) this.list.marked.delete(id);
+    const near = this.list.pickNear();
+    if (near && ids.includes(reader.letter)) this.panes.show(near);
+    else if (!near) reader.close();
+    this.list.draw();
+  }
+
+  /** Record that the person has seen a letter. @param {Entry} entry */
+  #tellShown(entry) {
+    if (!mayAct() || this.#told.has(entry.letter) || this.#showsSent) return;
+    setTimeout(() => {
+      if (reader.letter !== entry.letter || document.hidden) return;
+      this.#told.add(entry.letter);
+      client.act("shown", { ids: [entry.letter], host: "dashboard", where: "browser" }).catch(() => this.#told.delete(entry.letter));
+    }, SHOWN_AFTER);
+  }
+
+  /** Take the newest answer, unless the list stands. */
+  #take() {
+    if (this.source.at === this.#seen || !this.source.value) return;
+    this.#seen = this.source.at;
+    const entries = this.source.value;
+    this.#standing.take(this.#news || this.#showsSent || entries.every((entry) => entry.what === "news") ? entries : entries.filter((entry) => entry.what !== "news"));
+    if (!this.list.current && !this.list.picked) {
+      this.list.pickNear();
+      if (this.list.current) this.panes.preview(this.list.current);
+    }
+    this.list.draw();
+  }
+
+  template() {
+    this.#take();
+    const news = (waiting.value ?? []).filter((entry) => entry.what === "news").length;
+    const head = html`<header class="pane-head"><h1>${this.#showsSent ? "What you sent" : this.title}</h1>
+      <span class="faint">${this.#summary()}</span>
+      ${freshButton(this.#standing.fresh, () => this.#renew())}
+      <span class="grow"></span>${this.list.marked.size ? this.#marked() : nothing}
+      ${!this.#showsSent && news && news < (waiting.value ?? []).length ? html`<button type="button" aria-pressed=${this.#news} @click=${() => this.#fold()}>${counted(news, "news", "news")} <kbd>f</kbd></button>` : nothing}
+      <button type="button" aria-pressed=${this.#showsSent} @click=${() => this.#switch()}>Sent <kbd>s</kbd></button></header>`;
+    const list = framed(this.source, {
+      isEmpty: () => !this.#standing.shown.length,
+      empty: () => (this.#showsSent ? { title: "You have sent nothing yet.", text: "w writes a new letter." } : { title: "Nobody waits for you.", text: "Questions, tasks and letters of agents appear here by themselves." }),
+      content: () => this.list.element,
+    });
+    return this.panes.template(head, list);
+  }
+
+  #summary() {
+    const entries = blocked();
+    if (this.#showsSent || !entries.length) return nothing;
+    const oldest = entries.reduce((first, one) => (one.since < first.since ? one : first));
+    return `${entries.length === 1 ? "1 waits" : `${entries.length} wait`}; the oldest since ${ago(oldest.since)}`;
+  }
+
+  #marked() {
+    const chosen = this.list.chosen();
+    return html`<span class="marked-bar"><b>${counted(chosen.length, "letter")} marked</b>
+      ${this.#common(chosen).map((action) => html`<button type="button" ?disabled=${!mayAct()} @click=${() => composer.begin(action, chosen)}>${begun(action.name)} <kbd>${action.key}</kbd></button>`)}</span>`;
+  }
+
+  /** @param {Entry[]} entries @returns {import("../types.js").Action[]} the actions that all of them offer */
+  #common(entries) {
+    if (!entries.length) return [];
+    return offered(entries[0]).filter((action) => entries.every((entry) => offered(entry).some((other) => other.key === action.key && other.name === action.name)));
+  }
+
+  /** @param {Entry} entry */
+  #row(entry) {
+    const isLate = entry.due_at && Date.parse(entry.due_at) < Date.now();
+    const text = oneLine(entry.subject || entry.text || "(no words)", 160);
+    const more = entry.subject && entry.text && entry.text !== entry.subject ? oneLine(entry.text, 160) : "";
+    return html`<span class="top"><bdi class="who">${oneLine(entry.from, 40)}</bdi><span class="chip ${entry.what}">${entry.what}${entry.state ? ` · ${entry.state.replace("_", " ")}` : ""}</span>
+        ${entry.priority === "urgent" || entry.priority === "high" ? html`<span class="chip ${entry.priority}">${entry.priority}</span>` : nothing}
+        ${entry.due_at ? html`<span class="chip ${isLate ? "urgent" : "due"}">${isLate ? `late by ${ago(entry.due_at)}` : `due ${ago(entry.due_at)}`}</span>` : nothing}
+        ${hasDraft(entry.letter) ? html`<span class="chip draft">draft</span>` : nothing}
+        <span class="grow"></span>${this.#standing.gone.has(entry.letter) ? html`<span class="chip">no longer waits</span>` : nothing}<time class="faint">${ago(entry.since)}</time></span>
+      <span class="line"><bdi>${text}</bdi>${more ? html` <bdi class="faint">${more}</bdi>` : nothing}</span>`;
+  }
+
+  #renew() {
+    this.#standing.renew();
+    this.#standing.stands = false;
+    this.list.move("first");
+    redraw();
+  }
+
+  #fold() {
+    this.#seen = 0;
+    this.#standing.stands = false;
+    go(addressOf("waiting", "", { news: this.#news ? null : "1" }));
+  }
+
+  #switch() {
+    go(addressOf("waiting", "", { show: this.#showsSent ? null : "sent" }));
+  }
+
+  /** @param {string} name @returns {boolean} */
+  key(name) {
+    if (name === "s" && !this.panes.isReading) { this.#switch(); return true; }
+    if (name === "f") { this.#fold(); return true; }
+    if (this.#act(name)) return true;
+    return this.panes.key(name) || reader.key(name);
+  }
+
+  /** @param {string} name @returns {boolean} whether the key is an action on what is marked, open or picked */
+  #act(name) {
+    const open = this.panes.isReading ? this.list.rows.at(this.list.indexOf(reader.letter)) ?? entryOf(reader.letter) : undefined;
+    const entries = open && !this.list.marked.size ? [open] : this.list.chosen();
+    const table = this.#common(entries);
+    const action = name === "e" ? table.find((one) => one.key === "c") ?? table.find((one) => one.key === "r") : table.find((one) => one.key === name);
+    if (!action) {
+      if (entries.length > 1 && entries.some((entry) => offered(entry).some((one) => one.key === name))) { say(`Not every marked letter can be answered with ${name}.`, true); return true; }
+      return false;
+    }
+    const [entry] = entries;
+    const doubt = entries.length > 1 ? "" : hasDraft(entry.letter) ? "Your answer to it was not sent." : entry.read || reader.letter === entry.letter ? "" : "You have not opened it.";
+    const id = entries.map((one) => one.letter).join(" ");
+    if (action.name === "done" && this.#sureOf !== id && (doubt || entries.length > 1)) {
+      this.#sureOf = id;
+      say(`${doubt || `${entries.length} letters.`} x again: done with ${entries.length > 1 ? "them" : "it"}.`);
+      return true;
+    }
+    this.#sureOf = "";
+    composer.begin(action, entries);
+    return true;
+  }
+
+  commands() {
+    return this.#common(this.list.chosen()).map((action) => ({ name: `${begun(action.name)}: ${oneLine(this.list.current?.subject || this.list.current?.text, 60)}`, key: action.key, run: () => void this.#act(action.key) }));
+  }
+
+  focus() {
+    this.list.element.focus({ preventScroll: true });
+  }
+}
+
+/** @param {Summary} one @returns {Entry} */
+function sentEntry(one) {
+  return { what: "sent", id: one.id, letter: one.id, since: one.at, from: one.to.join(", "), subject: one.subject, text: one.line, priority: one.priority, thread: one.thread, state: null, due_at: null, read: null, mailbox: person() };
+}
+
+export const view = new Waiting();
