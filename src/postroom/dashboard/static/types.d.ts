@@ -180,7 +180,3 @@ export interface View {
   /** When its answer came. */
   at(): number;
 }
-
-declare module "./vendor/lit-html/lit-html.js" {
-  export * from "lit-html";
-}

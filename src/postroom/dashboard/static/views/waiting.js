@@ -53,6 +53,7 @@ class Waiting {
     composer.settled = (ids) => this.#settled(ids);
     const open = place.filters.get("open");
     if (open) this.list.picked = open;
+    else if (this.list.current) this.panes.preview(this.list.current);
     this.refresh();
   }
 
@@ -148,7 +149,7 @@ class Waiting {
     const isLate = entry.due_at && Date.parse(entry.due_at) < Date.now();
     const text = oneLine(entry.subject || entry.text || "(no words)", 160);
     const more = entry.subject && entry.text && entry.text !== entry.subject ? oneLine(entry.text, 160) : "";
-    return html`<span class="top"><bdi class="who">${oneLine(entry.from, 40)}</bdi><span class="chip ${entry.what}">${entry.what}${entry.state ? ` · ${entry.state.replace("_", " ")}` : ""}</span>
+    return html`<span class="top"><bdi class="who">${oneLine(entry.from, 40)}</bdi><span class="chip of-${entry.what}">${entry.what}${entry.state ? ` · ${entry.state.replace("_", " ")}` : ""}</span>
         ${entry.priority === "urgent" || entry.priority === "high" ? html`<span class="chip ${entry.priority}">${entry.priority}</span>` : nothing}
         ${entry.due_at ? html`<span class="chip ${isLate ? "urgent" : "due"}">${isLate ? `late by ${ago(entry.due_at)}` : `due ${ago(entry.due_at)}`}</span>` : nothing}
         ${hasDraft(entry.letter) ? html`<span class="chip draft">draft</span>` : nothing}
