@@ -36,10 +36,10 @@ export class Feed {
     return this.#pages.get(Math.floor(index / PAGE))?.letters[index % PAGE];
   }
 
-  /** Begin anew at the newest letter. */
-  async top() {
+  /** Begin anew at the newest letter. @param {number} [limit] how many letters are enough for now */
+  async top(limit = PAGE) {
     const chain = (this.#chain += 1);
-    const answer = await this.ask({ limit: PAGE });
+    const answer = await this.ask({ limit });
     if (chain !== this.#chain) return;
     this.#pages = new Map();
     this.#keep(0, answer);
@@ -57,9 +57,13 @@ export class Feed {
     this.#timer = setTimeout(() => this.#fetch(), REST);
   }
 
+  /** @returns {number} the first page on the screen that is not here, or not whole; -1 if all are */
   #missing() {
     const [from, to] = this.#wanted;
-    for (let place = from; place <= to && place * PAGE < this.total; place += 1) if (!this.#pages.has(place)) return place;
+    for (let place = from; place <= to && place * PAGE < this.total; place += 1) {
+      const page = this.#pages.get(place);
+      if (!page || (page.letters.length < PAGE && page.next !== null)) return place;
+    }
     return -1;
   }
 
@@ -69,14 +73,18 @@ export class Feed {
     this.#isAsking = true;
     const chain = this.#chain;
     try {
+      const begun = this.#pages.get(place);
       const before = this.#pages.get(place - 1);
       const behind = this.#pages.get(place + 1);
       let answer;
-      if (before?.next) answer = await this.ask({ before: before.next, limit: PAGE });
+      if (begun) {
+        const rest = await this.ask({ before: begun.next, limit: PAGE - begun.letters.length });
+        answer = { letters: [...begun.letters, ...rest.letters], next: rest.next };
+      } else if (before?.next) answer = await this.ask({ before: before.next, limit: PAGE });
       else if (before) answer = { letters: [], next: null };
       else if (behind?.letters.length) {
         answer = await this.ask({ after: behind.letters[0].number, limit: PAGE });
-        answer = { letters: answer.letters.reverse(), next: behind.letters[0].number + 1 };
+        answer = { letters: answer.letters.reverse(), next: answer.letters.length < PAGE ? null : behind.letters[0].number + 1 };
       } else {
         this.#pages.clear();
         const share = (place * PAGE) / Math.max(1, this.total);

@@ -16,13 +16,13 @@ const SLOW_PACE = 1000; // where less motion is wanted
 const GOLDEN = Math.PI * (3 - Math.sqrt(5));
 const DOT = 2.4;
 
-/** @typedef {{name: string, agents: number[], x: number, y: number, radius: number}} Team */
+/** @typedef {{name: string, agents: string[], x: number, y: number, radius: number}} Team */
 
 export class Graph {
   /** @type {Team[]} */
   teams = [];
-  picked = -1; // the number of an agent
-  /** @type {Map<number, {x: number, y: number, team: number}>} */
+  picked = ""; // the name of an agent
+  /** @type {Map<string, {x: number, y: number, team: number}>} */
   #places = new Map();
   /** @type {Map<string, string>} */
   #scopes = new Map(); // by agent, as the directory says
@@ -33,6 +33,7 @@ export class Graph {
   /** @type {Record<string, string>} */
   #colours = {};
   #isIdle = false;
+  #isSmall = true; // few enough agents to write their names
 
   constructor() {
     this.element = document.createElement("div");
@@ -48,15 +49,15 @@ export class Graph {
     this.element.append(this.still, this.live, this.label);
     new ResizeObserver(() => this.#resize()).observe(this.element);
     this.element.addEventListener("pointermove", (event) => this.#point(event));
-    this.element.addEventListener("pointerleave", () => this.#pick(-1));
-    this.element.addEventListener("click", () => this.picked >= 0 && go(addressOf("agent", flow.names[this.picked])));
+    this.element.addEventListener("pointerleave", () => this.#pick(""));
+    this.element.addEventListener("click", () => this.picked && go(addressOf("agent", this.picked)));
     flow.addEventListener("pairs", () => this.#plan());
     flow.addEventListener("names", () => this.#arrange());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#resize());
     addEventListener("scheme", () => this.#resize());
   }
 
-  /** @param {Map<string, string>} scopes the team of each agent, where the directory knows one */
+  /** @param {Map<string, string>} scopes the agents of the directory, and the team of each; empty: by its name */
   place(scopes) {
     this.#scopes = scopes;
     this.#arrange();
@@ -68,20 +69,25 @@ export class Graph {
     if (step && document.activeElement === this.element) {
       const order = this.teams.flatMap((team) => team.agents);
       const at = order.indexOf(this.picked);
-      this.#pick(order[(at + step + order.length) % order.length] ?? -1);
+      this.#pick(order[(at + step + order.length) % order.length] ?? "");
       return true;
     }
-    if (name === "enter" && this.picked >= 0 && document.activeElement === this.element) { go(addressOf("agent", flow.names[this.picked])); return true; }
+    if (name === "enter" && this.picked && document.activeElement === this.element) { go(addressOf("agent", this.picked)); return true; }
     return false;
   }
 
   #arrange() {
-    /** @type {Map<string, number[]>} */
+    /** @type {Map<string, string[]>} */
     const teams = new Map();
-    flow.names.forEach((name, number) => {
-      const team = this.#scopes.get(name) ?? teamOf(name);
-      teams.set(team, [...(teams.get(team) ?? []), number]);
-    });
+    for (const name of new Set([...this.#scopes.keys(), ...flow.names])) {
+      const team = this.#scopes.get(name) || teamOf(name);
+      const agents = teams.get(team);
+      if (agents) agents.push(name);
+      else teams.set(team, [name]);
+    }
+    const many = [...teams.values()].reduce((sum, agents) => sum + agents.length, 0);
+    this.#isSmall = many <= 60;
+    this.element.setAttribute("aria-label", `Who writes to whom: ${many} agents in ${teams.size} teams. The table says the same.`);
     this.teams = [...teams].sort(([a], [b]) => a.localeCompare(b)).map(([name, agents]) => ({ name, agents, x: 0, y: 0, radius: 0 }));
     this.#lay();
   }
@@ -98,7 +104,7 @@ export class Graph {
       canvas.getContext("2d")?.setTransform(scale, 0, 0, scale, 0, 0);
     }
     const style = getComputedStyle(this.element);
-    for (const name of ["ink", "faint", "agent", "line", "bundle", "pick"]) this.#colours[name] = style.getPropertyValue(`--graph-${name}`).trim();
+    for (const name of ["ink", "faint", "team", "agent", "line", "bundle", "pick"]) this.#colours[name] = style.getPropertyValue(`--graph-${name}`).trim();
     this.#lay();
   }
 
@@ -116,17 +122,17 @@ export class Graph {
     teams.forEach((team, index) => {
       team.x = width * ((index % columns) + 0.5);
       team.y = height * (Math.floor(index / columns) + 0.5) + 6;
-      const room = Math.max(4, Math.min(width, height - 22) / 2 - 6);
+      const room = Math.max(4, Math.min(width, height - 22) / 2 - DOT - 12);
       const spread = room / Math.sqrt(Math.max(largest, 6));
-      team.radius = spread * Math.sqrt(team.agents.length);
+      team.radius = spread * Math.sqrt(team.agents.length) + DOT + 5;
+      const seeds = team.agents.map((_, at) => [Math.sqrt(at + 0.5) * Math.cos(at * GOLDEN), Math.sqrt(at + 0.5) * Math.sin(at * GOLDEN)]);
+      const middle = [0, 1].map((axis) => seeds.reduce((sum, seed) => sum + seed[axis], 0) / seeds.length);
       team.agents.forEach((agent, at) => {
-        const distance = team.agents.length === 1 ? 0 : spread * Math.sqrt(at + 0.5);
-        this.#places.set(agent, { x: team.x + distance * Math.cos(at * GOLDEN), y: team.y + distance * Math.sin(at * GOLDEN), team: index });
+        this.#places.set(agent, { x: team.x + spread * (seeds[at][0] - middle[0]), y: team.y + spread * (seeds[at][1] - middle[1]), team: index });
       });
     });
     this.#drawStill();
     this.#drawLive();
-    this.element.setAttribute("aria-label", `Who writes to whom: ${flow.names.length} agents in ${many} teams. The table below says the same.`);
   }
 
   #drawStill() {
@@ -136,19 +142,22 @@ export class Graph {
     pen.font = "11px system-ui, sans-serif";
     pen.textAlign = "center";
     for (const team of this.teams) {
+      pen.fillStyle = this.#colours.team;
+      pen.beginPath();
+      pen.arc(team.x, team.y, team.radius, 0, 2 * Math.PI);
+      pen.fill();
       pen.fillStyle = this.#colours.faint;
       const most = Math.max(6, Math.floor(this.#width / Math.max(1, this.teams.length > 6 ? Math.sqrt(this.teams.length) : this.teams.length) / 8));
-      pen.fillText(oneLine(team.name, Math.min(24, most)), team.x, Math.max(11, team.y - team.radius - 9));
+      pen.fillText(oneLine(team.name, Math.min(24, most)), team.x, Math.max(11, team.y - team.radius - 5));
       pen.fillStyle = this.#colours.agent;
-      const names = flow.names.length <= 60;
       for (const agent of team.agents) {
         const at = /** @type {{x: number, y: number}} */ (this.#places.get(agent));
         pen.beginPath();
-        pen.arc(at.x, at.y, names ? DOT + 1.2 : DOT, 0, 2 * Math.PI);
+        pen.arc(at.x, at.y, this.#isSmall ? DOT + 1.2 : DOT, 0, 2 * Math.PI);
         pen.fill();
-        if (!names) continue;
+        if (!this.#isSmall) continue;
         pen.fillStyle = this.#colours.ink;
-        pen.fillText(oneLine(flow.names[agent], 18), at.x, at.y + 15);
+        pen.fillText(oneLine(short(agent, team.name), 18), at.x, at.y + 15);
         pen.fillStyle = this.#colours.agent;
       }
     }
@@ -173,20 +182,20 @@ export class Graph {
     pen.clearRect(0, 0, this.#width, this.#height);
     /** @type {Map<number, number>} */
     const bundles = new Map();
-    /** @type {[number, number, number][]} */
+    /** @type {[string, string][]} */
     const own = [];
     pen.strokeStyle = this.#colours.line;
     for (const [pair, heat] of flow.heat) {
-      const [from, to] = [Math.floor(pair / 65536), pair % 65536];
+      const [from, to] = [flow.names[Math.floor(pair / 65536)], flow.names[pair % 65536]];
       const [a, b] = [this.#places.get(from), this.#places.get(to)];
       if (!a || !b) continue;
-      if (from === this.picked || to === this.picked) own.push([from, to, heat]);
+      if (from === this.picked || to === this.picked) own.push([from, to]);
       if (a.team !== b.team) {
         const key = a.team * 65536 + b.team;
         bundles.set(key, (bundles.get(key) ?? 0) + heat);
         continue;
       }
-      pen.globalAlpha = Math.min(0.75, 0.15 + heat / 4) * (this.picked < 0 ? 1 : 0.25);
+      pen.globalAlpha = Math.min(0.75, 0.15 + heat / 4) * (!this.picked ? 1 : 0.25);
       pen.lineWidth = Math.min(2, 0.7 + heat / 6);
       pen.beginPath();
       pen.moveTo(a.x, a.y);
@@ -196,11 +205,13 @@ export class Graph {
     pen.strokeStyle = this.#colours.bundle;
     for (const [key, heat] of [...bundles].sort((a, b) => b[1] - a[1]).slice(0, BUNDLES)) {
       const [a, b] = [this.teams[Math.floor(key / 65536)], this.teams[key % 65536]];
-      pen.globalAlpha = Math.min(0.85, 0.25 + heat / 10) * (this.picked < 0 ? 1 : 0.2);
+      pen.globalAlpha = Math.min(0.85, 0.25 + heat / 10) * (!this.picked ? 1 : 0.2);
       pen.lineWidth = Math.min(4, 1.2 + Math.log2(1 + heat) / 1.5);
       pen.beginPath();
-      pen.moveTo(a.x, a.y);
-      pen.quadraticCurveTo((a.x + b.x) / 2 + (b.y - a.y) * 0.18, (a.y + b.y) / 2 - (b.x - a.x) * 0.18, b.x, b.y);
+      const bow = { x: (a.x + b.x) / 2 + (b.y - a.y) * 0.18, y: (a.y + b.y) / 2 - (b.x - a.x) * 0.18 };
+      const [from, to] = [edgeOf(a, bow), edgeOf(b, bow)];
+      pen.moveTo(from.x, from.y);
+      pen.quadraticCurveTo(bow.x, bow.y, to.x, to.y);
       pen.stroke();
     }
     pen.strokeStyle = pen.fillStyle = this.#colours.pick;
@@ -227,7 +238,7 @@ export class Graph {
   #point(event) {
     const box = this.element.getBoundingClientRect();
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-    let [near, best] = [-1, 14 ** 2];
+    let [near, best] = ["", 14 ** 2];
     for (const [agent, at] of this.#places) {
       const distance = (at.x - x) ** 2 + (at.y - y) ** 2;
       if (distance < best) [near, best] = [agent, distance];
@@ -235,7 +246,7 @@ export class Graph {
     this.#pick(near);
   }
 
-  /** @param {number} agent */
+  /** @param {string} agent */
   #pick(agent) {
     if (agent === this.picked) return;
     this.picked = agent;
@@ -243,7 +254,7 @@ export class Graph {
     this.label.hidden = !at;
     this.#isIdle = false;
     if (at) {
-      this.label.textContent = oneLine(flow.names[agent], 60);
+      this.label.textContent = oneLine(agent, 60);
       const x = Math.max(0, Math.min(at.x - this.label.offsetWidth / 2, this.#width - this.label.offsetWidth));
       this.label.style.transform = `translate(${x}px, ${Math.max(0, at.y - 30)}px)`;
     }
@@ -256,4 +267,15 @@ function teamOf(name) {
   const at = name.indexOf("@");
   if (at >= 0) return name.slice(at);
   return /^(.+?)[-_/.]/.exec(name)?.[1] ?? "agents";
+}
+
+/** @param {Team} team @param {{x: number, y: number}} to @returns {{x: number, y: number}} where a line to a point leaves the team */
+function edgeOf(team, to) {
+  const length = Math.hypot(to.x - team.x, to.y - team.y) || 1;
+  return { x: team.x + ((to.x - team.x) / length) * team.radius, y: team.y + ((to.y - team.y) / length) * team.radius };
+}
+
+/** @param {string} name @param {string} team @returns {string} the name without its team */
+function short(name, team) {
+  return name.startsWith(team) && name.length > team.length + 1 ? name.slice(team.length + 1) : name;
 }

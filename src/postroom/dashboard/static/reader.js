@@ -21,6 +21,7 @@ import { ago, clockTime, counted, head, oneLine, safeFileName, size, visible, we
 const AT_FIRST = 64 * 1024; // characters of a letter
 const LONG = 200; // letters of a thread; of a longer one, bodies are read when they are opened
 const OPEN_LAST = 3; // letters that are open by themselves
+const FRESH = 3000; // milliseconds for which a thread is not read again
 const DEEP = 4; // levels of data that are unfolded
 const MOST_LINES = 200; // of data
 
@@ -71,7 +72,7 @@ class Reader {
   }
 
   refresh() {
-    if (this.letter || this.thread) this.source.load();
+    if ((this.letter || this.thread) && Date.now() - this.source.at > FRESH) this.source.load();
   }
 
   /** @returns {Promise<Thread>} */
@@ -197,6 +198,7 @@ class Reader {
       const address = webAddress(part.uri);
       return html`<p class="attached"><bdi>${oneLine(part.label || "reference", 200)}</bdi>: ${address ? link(address, visible(part.uri)) : html`<span class="address">${visible(head(String(part.uri ?? ""), 2000))}</span>`}</p>`;
     }
+    if (part.schema === "escalation" && part.data?.reason) return html`<p class="faint">Reason: <bdi>${oneLine(part.data.reason, 200)}</bdi></p>`;
     const { type, ...rest } = part;
     const title = type === "data" ? `data${part.schema ? ` ${oneLine(part.schema, 60)}` : ""}` : oneLine(type, 40);
     const value = type === "data" ? part.data : rest;

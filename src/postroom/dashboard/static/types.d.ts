@@ -104,8 +104,9 @@ export interface Trace {
 export interface Queue {
   agent: string;
   scopes: string[];
-  presence: string | null;
-  status_since: string | null;
+  status: string | null;
+  last_active_at: string | null;
+  tasks: number;
   registered: boolean;
   unread: number;
   backlog: number;

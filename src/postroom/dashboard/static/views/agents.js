@@ -107,7 +107,7 @@ class Agents {
 
   /** @param {Queue} one */
   #row(one) {
-    return html`<span class="agent-row"><bdi class="who">${oneLine(one.agent, 60)}</bdi><span>${presence(one.presence)}</span><span class="number">${amount(one.backlog)}</span>
+    return html`<span class="agent-row"><bdi class="who">${oneLine(one.agent, 60)}</bdi><span>${presence(one.registered ? one.status : null)}</span><span class="number">${amount(one.backlog)}</span>
       <span class="wide-only">${sparkline(this.#samples.get(one.agent) ?? [])}</span><span class="number faint">${amount(one.unread)}</span><span class="number faint">${one.claimed ? amount(one.claimed) : ""}</span>
       <span class="number ${one.dead ? "bad" : "faint"}">${one.dead ? amount(one.dead) : ""}</span><span class="faint">${ago(one.oldest_unread_at)}</span></span>`;
   }

@@ -24,7 +24,7 @@ class FlowView {
 
   feed = new Feed((params) => client.call("mail/letters", params), () => { this.list.draw(); redraw(); });
   source = new Source(async () => {
-    await this.feed.top();
+    await this.feed.top(this.list.isAtTop ? this.list.page + 12 : undefined);
     this.#shownNumber = Math.max(this.feed.newest, flow.number);
     return this.feed.total;
   });
@@ -83,7 +83,7 @@ class FlowView {
     const scopes = new Map();
     for (const queue of answer?.queues ?? []) {
       const scope = queue.scopes?.find((/** @type {string} */ one) => one !== "default");
-      if (scope) scopes.set(queue.agent, scope);
+      scopes.set(queue.agent, scope ?? "");
     }
     this.graph.place(scopes);
   }

@@ -70,7 +70,7 @@ class Tasks {
       ${framed(this.source, {
         isEmpty: ({ columns, waits }) => !waits.length && Object.values(columns).every(({ tasks }) => !tasks.length),
         empty: () => ({ title: "No tasks yet.", text: "Press i to give one to an agent, or type:", command: 'postroom tasks give NAME "what to do"' }),
-        content: ({ waits }) => html`<div class="board-scroll">${this.#board()}${this.#waits(waits)}</div>`,
+        content: ({ waits }) => html`<div class="board-scroll" tabindex="0" role="group" aria-label="Tasks and who waits">${this.#board()}${this.#waits(waits)}</div>`,
       })}</section>${isOpen ? reader.template("#/tasks") : nothing}</div>`;
   }
 
@@ -84,7 +84,7 @@ class Tasks {
 
   /** @param {Task} task */
   #card(task) {
-    const question = entryOf(task.last);
+    const question = task.state === "input_required" ? entryOf(task.last) : undefined;
     return html`<a class="task ${isLate(task) ? "late" : ""} ${task.id === this.picked ? "picked" : ""}" id="task-${task.id}" href=${addressOf("tasks", "", { open: task.id })}>
       <bdi class="words">${oneLine(task.subject || "(no subject)", 120)}</bdi>
       <span class="faint"><bdi>${oneLine(task.giver, 30)}</bdi> → <bdi>${oneLine(task.receiver, 30)}</bdi></span>
@@ -165,7 +165,7 @@ class Tasks {
   }
 
   focus() {
-    (document.getElementById(`task-${this.picked}`) ?? /** @type {HTMLElement | null} */ (document.querySelector(".task, main button")))?.focus({ preventScroll: true });
+    (document.getElementById(`task-${this.picked}`) ?? /** @type {HTMLElement | null} */ (document.querySelector(".board-scroll, main button")))?.focus({ preventScroll: true });
   }
 }
 

@@ -13,6 +13,7 @@ import { ago, counted, oneLine } from "../text.js";
 
 /** @typedef {import("../types.js").Entry} Entry @typedef {import("../types.js").Summary} Summary */
 
+const OLD = 30_000; // milliseconds after which is asked anyway
 const SHOWN_AFTER = 1000; // milliseconds after which an opened letter counts as shown to the person
 
 class Waiting {
@@ -54,7 +55,8 @@ class Waiting {
     const open = place.filters.get("open");
     if (open) this.list.picked = open;
     else if (this.list.current) this.panes.preview(this.list.current);
-    this.refresh();
+    if (this.source.at) this.refresh();
+    else this.source.load();
   }
 
   leave() {
@@ -62,8 +64,9 @@ class Waiting {
     this.#standing.renew();
   }
 
+  /** What waits is asked for when the service says that it changed. */
   refresh() {
-    this.source.load();
+    if (Date.now() - this.source.at > OLD) this.source.load();
     reader.refresh();
   }
 
