@@ -101,7 +101,10 @@ function opened() {
 
 function arrive() {
   const next = VIEWS[place.view] ?? waitingView;
-  if (next !== current) current.leave?.();
+  if (next !== current) {
+    if (composer.isOpen) composer.close();
+    current.leave?.();
+  }
   const isOther = next !== current || !root.firstElementChild;
   current = next;
   composer.settled = () => current.refresh();
@@ -224,7 +227,7 @@ function count(name) {
 function connection() {
   if (client.status === "broken") return html`<span class="connection bad"><i aria-hidden="true"></i>not connected</span>`;
   if (client.status !== "open") return html`<span class="connection"><i aria-hidden="true"></i>connecting</span>`;
-  return html`<span class="connection good"><i aria-hidden="true"></i>${flow.rateWords()}${mayAct() ? nothing : html` <span class="chip">looks only</span>`}</span>`;
+  return html`<span class="connection good"><i aria-hidden="true"></i><span>${flow.rateWords()}</span>${mayAct() ? nothing : html` <span class="chip">looks only</span>`}</span>`;
 }
 
 function find() {

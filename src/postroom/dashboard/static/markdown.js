@@ -8,7 +8,7 @@
  * costs the browser the square of its length, so no element holds more than PIECE characters.
  */
 
-import { html } from "./vendor/lit-html/lit-html.js";
+import { html, nothing } from "./vendor/lit-html/lit-html.js";
 import { pieces, visible, webAddress } from "./text.js";
 
 /**
@@ -25,14 +25,15 @@ export const PIECE = 2000; // characters in one element
 export const BUDGET = 4000; // elements of one text
 const DEEPEST = 6; // lists and quotes in one another
 const MOST_COLUMNS = 40;
-const LONGEST_HEADING = 500; // characters; a longer line is text
+const LONGEST = 500; // characters of a line that begins something; a longer one is text
 
-const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^\s`]*)[^`]*$/;
+const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]{0,30})[ \t]*$/;
 const HEADING = /^ {0,3}(#{1,6})\s+(.*?)(?:\s+#+)?\s*$/;
 const RULE = /^ {0,3}(?:(?:-\s*){3,}|(?:\*\s*){3,}|(?:_\s*){3,})$/;
 const BULLET = /^(\s{0,12})([-*+]|\d{1,9}[.)])\s+(.*)$/;
 const QUOTE = /^ {0,3}> ?(.*)$/;
 const DIVIDER = /^ {0,3}\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
+const STARTS = [FENCE, HEADING, RULE, BULLET, QUOTE];
 const BOX = /^\[([ xX])\]\s+/;
 
 // At a character that may begin something. Each stops at the next such character, or after so many.
@@ -68,32 +69,33 @@ class Parser {
 
   /** @param {string[]} lines @param {number} at @param {Block[]} found @returns {number | undefined} */
   fence(lines, at, found) {
-    const open = FENCE.exec(lines[at]);
+    const open = begins(FENCE, lines[at]);
     if (!open) return undefined;
     let end = at + 1;
     while (end < lines.length && !(lines[end].trimStart().startsWith(open[1]) && !lines[end].trim().slice(open[1].length).replaceAll(open[1][0], ""))) end += 1;
-    found.push({ kind: "code", word: open[2].slice(0, 30), text: lines.slice(at + 1, end).join("\n") });
+    found.push({ kind: "code", word: open[2], text: lines.slice(at + 1, end).join("\n") });
     return end + 1;
   }
 
   /** @param {string} line @param {number} at @param {Block[]} found @returns {number | undefined} */
   oneLine(line, at, found) {
-    const heading = line.length < LONGEST_HEADING ? HEADING.exec(line) : null;
+    const heading = begins(HEADING, line);
     if (heading) found.push({ kind: "heading", level: heading[1].length, of: this.inline(heading[2]) });
-    else if (line.length < LONGEST_HEADING && RULE.test(line)) found.push({ kind: "rule" });
+    else if (begins(RULE, line)) found.push({ kind: "rule" });
     else return undefined;
     return at + 1;
   }
 
   /** @param {string[]} lines @param {number} at @param {Block[]} found @returns {number | undefined} */
   table(lines, at, found) {
-    if (!lines[at].includes("|") || at + 1 >= lines.length || !DIVIDER.test(lines[at + 1])) return undefined;
-    const heads = this.cells(lines[at]);
-    if (heads.length !== cellsOf(lines[at + 1]).length) return undefined;
+    if (!lines[at].includes("|") || at + 1 >= lines.length || !begins(DIVIDER, lines[at + 1])) return undefined;
+    const many = cellsOf(lines[at + 1]).length;
+    if (many > MOST_COLUMNS || cellsOf(lines[at]).length !== many) return undefined;
+    const heads = this.cells(lines[at], many);
     const rows = [];
     let end = at + 2;
     for (; end < lines.length && lines[end].includes("|") && this.budget > 0; end += 1) {
-      const row = this.cells(lines[end]).slice(0, heads.length);
+      const row = this.cells(lines[end], many);
       while (row.length < heads.length) row.push([]);
       rows.push(row);
     }
@@ -101,9 +103,10 @@ class Parser {
     return end;
   }
 
-  /** @param {string} line @returns {Inline[][]} */
-  cells(line) {
+  /** @param {string} line @param {number} many @returns {Inline[][]} its cells; what is too many stays in the last one */
+  cells(line, many) {
     const cells = cellsOf(line);
+    if (cells.length > many) cells.push(cells.splice(many - 1).join(" | "));
     this.budget -= cells.length;
     return cells.map((cell) => (cell.length > PIECE ? [{ kind: "text", text: cell }] : this.inline(cell)));
   }
@@ -148,8 +151,7 @@ class Parser {
   /** @param {string[]} lines @param {number} at @param {Block[]} found @returns {number} */
   paragraph(lines, at, found) {
     let end = at + 1;
-    while (end < lines.length && lines[end].trim() && !FENCE.test(lines[end]) && !HEADING.test(lines[end])
-      && !RULE.test(lines[end]) && !BULLET.test(lines[end]) && !QUOTE.test(lines[end])) end += 1;
+    while (end < lines.length && lines[end].trim() && !STARTS.some((start) => begins(start, lines[end]))) end += 1;
     const text = lines.slice(at, end).join("\n");
     found.push({ kind: "paragraph", of: pieces(text, PIECE).map((piece) => this.inline(piece)) });
     return end;
@@ -219,9 +221,14 @@ function matched(text, at) {
   }
 }
 
+/** @param {RegExp} start @param {string} line @returns {RegExpExecArray | null} how the line begins a block of a kind */
+function begins(start, line) {
+  return line.length < LONGEST || start === BULLET || start === QUOTE ? start.exec(line) : null;
+}
+
 /** @param {string} line @returns {string[]} the cells of a row of a table */
 function cellsOf(line) {
-  return line.trim().replace(/^\|/, "").replace(/\|$/, "").split("|", MOST_COLUMNS).map((cell) => cell.trim());
+  return line.trim().replace(/^\|/, "").replace(/\|$/, "").split("|").map((cell) => cell.trim());
 }
 
 /** @param {string} text @returns {Block[]} */
@@ -254,7 +261,7 @@ function block(one) {
       return one.of.length === 1 ? html`<p>${one.of[0].map(inline)}</p>`
         : html`<div class="long">${one.of.map((piece) => html`<div class="piece">${piece.map(inline)}</div>`)}</div>`;
     case "code":
-      return html`<pre tabindex="0" aria-label=${one.word ? `code, ${visible(one.word)}` : "code"} role="group"><code>${verbatim(one.text)}</code></pre>`;
+      return html`<pre tabindex="0" aria-label=${one.word ? `code, ${visible(one.word)}` : "code"} role="group">${one.word ? html`<span class="word faint">${visible(one.word)}</span>` : nothing}<code>${verbatim(one.text)}</code></pre>`;
     case "rule":
       return html`<hr>`;
     case "quote":

@@ -130,7 +130,7 @@ class Reader {
       requestAnimationFrame(() => {
         const shown = document.getElementById(`letter-${letter}`);
         const pane = document.querySelector(".pages");
-        if (pane) pane.scrollTop = shown && shown.previousElementSibling ? shown.offsetTop - 8 : 0;
+        if (pane) pane.scrollTop = shown?.previousElementSibling?.matches("article") ? shown.offsetTop - 8 : 0;
       });
     }
     return html`<section class="reader" aria-label="Letter">
