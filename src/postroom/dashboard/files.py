@@ -35,7 +35,7 @@ FOR_EVER = "public, max-age=31536000, immutable"
 NEVER = "no-store"
 VENDOR = "vendor/"
 # Types and prose are a quarter of our scripts, and no browser needs them. The number of lines stays.
-_COMMENT = re.compile(rb"/\*\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(rb"/\*\*.*?\*/|(?<=\s)// [^\n]*", re.DOTALL)
 
 
 class File(Struct, frozen=True):
@@ -71,7 +71,7 @@ def read_files(folder: Path) -> Files:
 
 
 def _as_sent(name: str, content: bytes) -> bytes:
-    """Return a file as it is sent: of our own scripts, without the comments that hold types. Others are unmodified."""
+    """Return a file as it is sent: of our own scripts, without the comments. Others are unmodified."""
     if not name.endswith(".js") or name.startswith(VENDOR):
         return content
     return _COMMENT.sub(lambda found: b"\n" * found[0].count(b"\n"), content)

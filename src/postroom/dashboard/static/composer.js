@@ -6,9 +6,7 @@
  */
 
 import { html, nothing } from "./vendor/lit-html/lit-html.js";
-import { client, mayAct, say, sayError, store, stored, waiting } from "./app.js";
-import { Lost, Refusal } from "./client.js";
-import { redraw } from "./draw.js";
+import { client, Lost, mayAct, redraw, Refusal, say, sayError, store, stored, waiting } from "./app.js";
 import { counted, oneLine } from "./text.js";
 
 /** @typedef {import("./types.js").Entry} Entry @typedef {import("./types.js").Action} Action */

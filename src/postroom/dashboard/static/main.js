@@ -1,24 +1,16 @@
 /** The page: who comes in, which view is shown, what is around it, and where keys go. */
 
 import { html, nothing, render } from "./vendor/lit-html/lit-html.js";
-import { actions, blocked, client, isToken, keepToken, notice, mayAct, say, store, stored, token, waiting } from "./app.js";
+import { actions, addressOf, blocked, client, drawWith, go, isToken, keepToken, mayAct, notice, placeOf, redraw, say, stale, STALE, store, stored, token, waiting } from "./app.js";
 import { composer } from "./composer.js";
-import { help, palette } from "./dialogs.js";
-import { drawWith, redraw } from "./draw.js";
+import { help, keyOf, palette, singleKeys, turnSingleKeys } from "./dialogs.js";
 import { flow } from "./flow.js";
-import { keyOf, singleKeys, turnSingleKeys } from "./keys.js";
-import { addressOf, go, placeOf } from "./router.js";
-import { STALE, stale } from "./source.js";
 import { amount, duration, oneLine, visible } from "./text.js";
-import { view as agents, page as agentPage } from "./views/agents.js";
-import { view as dead } from "./views/dead.js";
 import { view as flowView } from "./views/flow.js";
-import { letterPage, threadPage } from "./views/letter.js";
-import { view as numbers } from "./views/numbers.js";
-import { view as search } from "./views/search.js";
-import { view as systems } from "./views/systems.js";
-import { view as tasks } from "./views/tasks.js";
+import { numbers, agentPage, systems, agents } from "./views/room.js";
+import { letterPage, search, threadPage } from "./views/search.js";
 import { view as waitingView } from "./views/waiting.js";
+import { dead, tasks } from "./views/work.js";
 
 /** @typedef {import("./types.js").View} View */
 

@@ -1,18 +1,169 @@
 /**
- * The thread reader: the letters of a thread in order, each behind its bar, with its parts and where it went.
+ * The thread reader, and a list of letters with the reader beside it.
  *
- * Everything in a letter is hostile: it is shown as text nodes, cut to 64 KB at first, behind a bar and on its own ground.
- * Files are downloads of plain bytes under a safe name, made here from the bytes in the letter: they have no address.
+ * The letters of a thread stand in order, each behind its bar, with its parts and where it went. Everything in a letter is
+ * hostile: it is shown as text nodes, cut to 64 KB at first, behind a bar and on its own ground. Files are downloads of
+ * plain bytes under a safe name, made here from the bytes in the letter: they have no address.
  */
 
 import { html, nothing } from "./vendor/lit-html/lit-html.js";
-import { client, entryOf, mayAct, offered, person } from "./app.js";
+import { addressOf, client, entryOf, framed, go, mayAct, offered, person, redraw, Source, stay } from "./app.js";
 import { begun, composer } from "./composer.js";
-import { redraw } from "./draw.js";
-import { link, markdown, verbatim } from "./markdown.js";
-import { addressOf } from "./router.js";
-import { Source, framed } from "./source.js";
-import { ago, clockTime, counted, head, oneLine, safeFileName, size, visible, webAddress } from "./text.js";
+import { ago, clockTime, counted, head, link, markdown, oneLine, safeFileName, size, verbatim, visible, webAddress } from "./text.js";
+
+// -- a list with its reader beside it, and its rows
+
+// -- how a letter looks in a list
+
+
+/** @param {Summary} one */
+export function letterRow(one) {
+  const to = one.to.length ? `${oneLine(one.to[0], 40)}${one.to.length + one.more_to > 1 ? ` +${one.to.length + one.more_to - 1}` : ""}` : "";
+  return html`<bdi class="who">${oneLine(one.from, 40)}</bdi><bdi class="whom">${to}</bdi>
+    <span class="words">${one.kind === "message" ? nothing : html`<span class="chip">${oneLine(one.kind.replaceAll("_", " "), 24)}</span> `}<bdi>${oneLine(one.subject || one.line || "(no words)", 160)}</bdi></span>
+    <time class="faint">${ago(one.at)}</time>`;
+}
+
+/** @param {Message} one @returns {Summary} a whole letter in short */
+export function summaryOf(one) {
+  const to = one.recipients.filter((each) => each.kind !== "bcc").map((each) => each.address);
+  return {
+    number: 0, id: one.id, from: one.sender, to: to.slice(0, 5), more_to: Math.max(0, to.length - 5), subject: one.subject, line: one.text.trim().split("\n", 1)[0] ?? "",
+    kind: one.kind, priority: one.priority, at: one.created_at, thread: one.thread, reply_to: one.in_reply_to, scope: one.scope, parts: one.parts.length, bytes: 0, proven: one.proven, state: null,
+  };
+}
+
+// -- a list with its reader beside it
+
+export const WIDE = matchMedia("(min-width: 60rem)");
+
+/** @typedef {import("./app.js").Place} Place */
+
+/**
+ * The part of a view that lists letters and opens one of them beside the list, or in its place in a narrow window.
+ * The opened letter stands in the address.
+ * @template T
+ */
+export class Panes {
+  /** @type {Place} */
+  place = { view: "", name: "", filters: new URLSearchParams() };
+  /** @type {number | undefined} */
+  #timer = undefined;
+
+  /**
+   * @param {import("./list.js").List<T>} list
+   * @param {(item: T) => {letter: string, thread: string}} letterOf
+   */
+  constructor(list, letterOf) {
+    this.list = list;
+    this.letterOf = letterOf;
+  }
+
+  /** @param {Place} place */
+  enter(place) {
+    this.place = place;
+    const open = place.filters.get("open");
+    if (open) reader.open(open, reader.letter === open ? reader.thread : "");
+    else reader.close();
+  }
+
+  get isOpen() {
+    return this.place.filters.has("open");
+  }
+
+  /** @param {string | null} letter @returns {string} the address of this view with this letter */
+  address(letter) {
+    const filters = Object.fromEntries(this.place.filters);
+    delete filters.open;
+    return addressOf(this.place.view, this.place.name, letter ? { ...filters, open: letter } : filters);
+  }
+
+  /** Show a row's letter beside the list, soon: many keys may follow. @param {T} item */
+  preview(item) {
+    if (!WIDE.matches) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.show(item), 60);
+  }
+
+  /** @param {T} item */
+  show(item) {
+    clearTimeout(this.#timer);
+    const { letter, thread } = this.letterOf(item);
+    const address = this.address(letter);
+    reader.open(letter, thread);
+    if (WIDE.matches) {
+      stay(address);
+      this.place.filters.set("open", letter);
+    } else go(address);
+    redraw();
+  }
+
+  /** Open a row's letter, to read it. @param {T} item */
+  open(item) {
+    this.show(item);
+    requestAnimationFrame(() => requestAnimationFrame(() => /** @type {HTMLElement | null} */ (document.querySelector(".pages"))?.focus({ preventScroll: true })));
+  }
+
+  /** Go back to the list. */
+  close() {
+    if (!WIDE.matches && this.isOpen) go(this.address(null));
+    this.list.element.focus({ preventScroll: true });
+  }
+
+  /** Whether the letter has the keys, and not the list. */
+  get isReading() {
+    const pane = document.querySelector(".reader");
+    return Boolean(pane && (pane.contains(document.activeElement) || (!WIDE.matches && this.isOpen)));
+  }
+
+  /** @param {string} name @returns {boolean} whether the key moved something */
+  key(name) {
+    const { list } = this;
+    if (this.isReading) return this.#readingKey(name);
+    const steps = /** @type {Record<string, number | "first" | "last">} */ ({
+      j: 1, down: 1, k: -1, up: -1, pgdn: list.page, space: list.page, pgup: -list.page, g: "first", home: "first", G: "last", end: "last",
+    });
+    if (name in steps) list.move(steps[name]);
+    else if (["enter", "o", "right"].includes(name) && list.current !== undefined) this.open(list.current);
+    else if (name === "v") list.mark();
+    else if (name === "esc" && list.marked.size) { list.marked.clear(); list.draw(); }
+    else return false;
+    redraw();
+    return true;
+  }
+
+  /** @param {string} name @returns {boolean} */
+  #readingKey(name) {
+    const pages = /** @type {HTMLElement | null} */ (document.querySelector(".pages"));
+    const far = (pages?.clientHeight ?? 400) - 40;
+    const steps = /** @type {Record<string, number>} */ ({ j: 60, down: 60, k: -60, up: -60, space: far, pgdn: far, pgup: -far, g: -1e9, home: -1e9, G: 1e9, end: 1e9 });
+    if (name in steps) pages?.scrollBy({ top: steps[name] });
+    else if (name === "n" || name === "p") {
+      this.list.move(name === "n" ? 1 : -1);
+      if (this.list.current !== undefined) this.open(this.list.current);
+    } else if (["q", "esc", "left"].includes(name)) this.close();
+    else return false;
+    return true;
+  }
+
+  /** @param {unknown} head @param {unknown} list @param {string} [look] */
+  template(head, list, look = "") {
+    return html`<div class="panes ${look} ${this.isOpen ? "has-open" : ""}"><section class="pane" aria-label="List">${head}${list}</section>
+      ${reader.template(this.address(null))}</div>`;
+  }
+}
+
+/** @param {number} fresh @param {() => void} show */
+export function freshButton(fresh, show) {
+  return fresh > 0 ? html`<button type="button" class="fresh" @click=${show}>${fresh.toLocaleString("en-US")} new <span aria-hidden="true">↑</span></button>` : nothing;
+}
+
+/** @param {string} name @param {string} [look] */
+export function agentLink(name, look = "") {
+  return html`<a class="agent ${look}" href=${addressOf("agent", name)}><bdi>${oneLine(name, 80)}</bdi></a>`;
+}
+
+// -- the thread reader
 
 /** @typedef {import("./types.js").Message} Message @typedef {import("./types.js").Part} Part @typedef {import("./types.js").Summary} Summary
  * @typedef {import("./types.js").Trace} Trace @typedef {import("./types.js").Entry} Entry

@@ -1,11 +1,18 @@
 /**
- * Text that others wrote, made safe to look at, and the words for times and amounts.
+ * Text that others wrote, made safe to look at: words for times and amounts, and Markdown as agents write it.
  *
  * Every name, subject and body goes through `visible` before it is shown: characters that hide or reorder text are
- * written out, as the command line writes them out. What is shown is always a text node.
+ * written out, as the command line writes them out. What is shown is always a text node, and nothing is fetched: an image
+ * is its description and address, and a link shows its whole address. What is no markup stays as it was written.
+ * The work is linear in the length of the text: each pattern stops at the next character that could begin another one, and
+ * after BUDGET elements all is plain text. A line of mixed right-to-left text costs the browser the square of its length, so
+ * no element holds more than PIECE characters.
  */
 
+import { html, nothing } from "./vendor/lit-html/lit-html.js";
 import { HIDDEN } from "./hidden.js";
+
+// -- text and words
 
 /** @param {unknown} text @returns {string} the text with every hiding or reordering character as an escape */
 export function visible(text) {
@@ -91,4 +98,309 @@ export function webAddress(address) {
 export function safeFileName(name) {
   const last = String(name ?? "").split(/[/\\]/).pop() ?? "";
   return last.replace(/[^A-Za-z0-9._-]+/g, "_").replace(/^[._]+/, "").slice(-100) || "attachment";
+}
+
+// -- Markdown
+
+/**
+ * @typedef {{kind: "text" | "code", text: string} | {kind: "strong" | "em" | "del", of: Inline[]}
+ *   | {kind: "link", label: Inline[], address: string}} Inline
+ * @typedef {{kind: "heading", level: number, of: Inline[]} | {kind: "paragraph", of: Inline[][]}
+ *   | {kind: "code", word: string, text: string} | {kind: "rule"} | {kind: "quote", of: Block[]}
+ *   | {kind: "list", ordered: boolean, start: number, items: Item[]}
+ *   | {kind: "table", head: Inline[][], rows: Inline[][][]}} Block
+ * @typedef {{done: boolean | null, of: Block[]}} Item
+ */
+
+export const PIECE = 2000; // characters in one element
+export const BUDGET = 4000; // elements of one text
+const DEEPEST = 6; // lists and quotes in one another
+const MOST_COLUMNS = 40;
+const LONGEST = 500; // characters of a line that begins something; a longer one is text
+
+const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]{0,30})[ \t]*$/;
+const HEADING = /^ {0,3}(#{1,6})\s+(.*?)(?:\s+#+)?\s*$/;
+const RULE = /^ {0,3}(?:(?:-\s*){3,}|(?:\*\s*){3,}|(?:_\s*){3,})$/;
+const BULLET = /^(\s{0,12})([-*+]|\d{1,9}[.)])\s+(.*)$/;
+const QUOTE = /^ {0,3}> ?(.*)$/;
+const DIVIDER = /^ {0,3}\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
+const STARTS = [FENCE, HEADING, RULE, BULLET, QUOTE];
+const BOX = /^\[([ xX])\]\s+/;
+
+// At a character that may begin something. Each stops at the next such character, or after so many.
+const CODE = /(`{1,3})([^`\n]{1,1000})\1(?!`)/y;
+const STRONG = /\*\*(?=\S)((?:[^*\n]|\*(?!\*)){1,1000}?)\*\*|__(?=\S)([^_\n]{1,1000})__(?!\w)/y;
+const EM = /\*(?=[^\s*])([^*\n]{1,1000})\*|_(?=[^\s_])([^_\n]{1,1000})_(?!\w)/y;
+const DEL = /~~(?=\S)([^~\n]{1,1000})~~/y;
+const LINK = /!?\[([^[\]\n]{0,500})\]\(\s*([^\s()<>[\]]{1,2000})\s*\)/y;
+const BARE = /https?:\/\/[^\s<>()[\]"'`|*]{1,2000}/iy;
+const PLAIN = /[^`*_~![hH\\]+/y;
+const WORD = /\w/;
+
+class Parser {
+  budget = BUDGET;
+
+  /** @param {string[]} lines @param {number} depth @returns {Block[]} */
+  blocks(lines, depth) {
+    /** @type {Block[]} */
+    const found = [];
+    for (let at = 0; at < lines.length; ) {
+      const line = lines[at];
+      if (!line.trim()) { at += 1; continue; }
+      this.budget -= 1;
+      if (this.budget <= 0 || depth > DEEPEST) {
+        found.push({ kind: "code", word: "", text: lines.slice(at).join("\n") });
+        return found;
+      }
+      at = this.fence(lines, at, found) ?? this.oneLine(line, at, found) ?? this.table(lines, at, found)
+        ?? this.quote(lines, at, depth, found) ?? this.list(lines, at, depth, found) ?? this.paragraph(lines, at, found);
+    }
+    return found;
+  }
+
+  /** @param {string[]} lines @param {number} at @param {Block[]} found @returns {number | undefined} */
+  fence(lines, at, found) {
+    const open = begins(FENCE, lines[at]);
+    if (!open) return undefined;
+    let end = at + 1;
+    while (end < lines.length && !(lines[end].trimStart().startsWith(open[1]) && !lines[end].trim().slice(open[1].length).replaceAll(open[1][0], ""))) end += 1;
+    found.push({ kind: "code", word: open[2], text: lines.slice(at + 1, end).join("\n") });
+    return end + 1;
+  }
+
+  /** @param {string} line @param {number} at @param {Block[]} found @returns {number | undefined} */
+  oneLine(line, at, found) {
+    const heading = begins(HEADING, line);
+    if (heading) found.push({ kind: "heading", level: heading[1].length, of: this.inline(heading[2]) });
+    else if (begins(RULE, line)) found.push({ kind: "rule" });
+    else return undefined;
+    return at + 1;
+  }
+
+  /** @param {string[]} lines @param {number} at @param {Block[]} found @returns {number | undefined} */
+  table(lines, at, found) {
+    if (!lines[at].includes("|") || at + 1 >= lines.length || !begins(DIVIDER, lines[at + 1])) return undefined;
+    const many = cellsOf(lines[at + 1]).length;
+    if (many > MOST_COLUMNS || cellsOf(lines[at]).length !== many) return undefined;
+    const heads = this.cells(lines[at], many);
+    const rows = [];
+    let end = at + 2;
+    for (; end < lines.length && lines[end].includes("|") && this.budget > 0; end += 1) {
+      const row = this.cells(lines[end], many);
+      while (row.length < heads.length) row.push([]);
+      rows.push(row);
+    }
+    found.push({ kind: "table", head: heads, rows });
+    return end;
+  }
+
+  /** @param {string} line @param {number} many @returns {Inline[][]} its cells; what is too many stays in the last one */
+  cells(line, many) {
+    const cells = cellsOf(line);
+    if (cells.length > many) cells.push(cells.splice(many - 1).join(" | "));
+    this.budget -= cells.length;
+    return cells.map((cell) => (cell.length > PIECE ? [{ kind: "text", text: cell }] : this.inline(cell)));
+  }
+
+  /** @param {string[]} lines @param {number} at @param {number} depth @param {Block[]} found @returns {number | undefined} */
+  quote(lines, at, depth, found) {
+    const inner = [];
+    let end = at;
+    for (let quoted; end < lines.length && (quoted = QUOTE.exec(lines[end])); end += 1) inner.push(quoted[1]);
+    if (end === at) return undefined;
+    found.push({ kind: "quote", of: this.blocks(inner, depth + 1) });
+    return end;
+  }
+
+  /** @param {string[]} lines @param {number} at @param {number} depth @param {Block[]} found @returns {number | undefined} */
+  list(lines, at, depth, found) {
+    const first = BULLET.exec(lines[at]);
+    if (!first) return undefined;
+    const edge = first[1].length;
+    const ordered = /\d/.test(first[2]);
+    /** @type {Item[]} */
+    const items = [];
+    let end = at;
+    while (end < lines.length && this.budget > 0) {
+      const begun = BULLET.exec(lines[end]);
+      if (!begun || begun[1].length !== edge || /\d/.test(begun[2]) !== ordered) break;
+      const box = BOX.exec(begun[3]);
+      const inner = [box ? begun[3].slice(box[0].length) : begun[3]];
+      for (end += 1; end < lines.length; end += 1) {
+        const line = lines[end];
+        const deeper = line.length - line.trimStart().length > edge;
+        const goesOn = line.trim() ? deeper : deeper || /^\s/.test(lines[end + 1] ?? "");
+        if (!goesOn) break;
+        inner.push(line.slice(Math.min(edge + 2, line.length - line.trimStart().length)));
+      }
+      items.push({ done: box ? box[1] !== " " : null, of: this.blocks(inner, depth + 1) });
+    }
+    found.push({ kind: "list", ordered, start: ordered ? Number.parseInt(first[2], 10) : 1, items });
+    return Math.max(end, at + 1);
+  }
+
+  /** @param {string[]} lines @param {number} at @param {Block[]} found @returns {number} */
+  paragraph(lines, at, found) {
+    let end = at + 1;
+    while (end < lines.length && lines[end].trim() && !STARTS.some((start) => begins(start, lines[end]))) end += 1;
+    const text = lines.slice(at, end).join("\n");
+    found.push({ kind: "paragraph", of: pieces(text, PIECE).map((piece) => this.inline(piece)) });
+    return end;
+  }
+
+  /** @param {string} text @param {number} depth @returns {Inline[]} */
+  inline(text, depth = 0) {
+    if (depth > 3) return [{ kind: "text", text }];
+    /** @type {Inline[]} */
+    const found = [];
+    let plain = "";
+    for (let at = 0; at < text.length; ) {
+      const match = this.budget > 0 ? matched(text, at) : null;
+      if (!match) {
+        PLAIN.lastIndex = at;
+        const run = PLAIN.exec(text)?.[0] ?? text[at];
+        plain += run;
+        at += run.length;
+        continue;
+      }
+      if (plain) found.push({ kind: "text", text: plain });
+      plain = "";
+      this.budget -= 1;
+      const [kind, inner, length, address] = match;
+      if (kind === "code") found.push({ kind, text: inner });
+      else if (kind === "text") plain = inner;
+      else if (kind === "link") found.push({ kind, label: this.inline(inner, depth + 1), address: address ?? "" });
+      else found.push({ kind, of: this.inline(inner, depth + 1) });
+      at += length;
+    }
+    if (plain) found.push({ kind: "text", text: plain });
+    return found;
+  }
+}
+
+/**
+ * @param {string} text @param {number} at
+ * @returns {["code" | "text" | "strong" | "em" | "del" | "link", string, number, string?] | null}
+ */
+function matched(text, at) {
+  /** @param {RegExp} pattern */
+  const here = (pattern) => { pattern.lastIndex = at; return pattern.exec(text); };
+  const inWord = at > 0 && WORD.test(text[at - 1]);
+  let hit;
+  switch (text[at]) {
+    case "\\":
+      return /[\\`*_~![\]()#|<>-]/.test(text[at + 1] ?? "") ? ["text", text[at + 1], 2] : null;
+    case "`":
+      return (hit = here(CODE)) ? ["code", hit[2], hit[0].length] : null;
+    case "*":
+    case "_":
+      if (text[at] === "_" && inWord) return null; // a name like snake_case_word
+      if ((hit = here(STRONG))) return ["strong", hit[1] ?? hit[2], hit[0].length];
+      return (hit = here(EM)) ? ["em", hit[1] ?? hit[2], hit[0].length] : null;
+    case "~":
+      return (hit = here(DEL)) ? ["del", hit[1], hit[0].length] : null;
+    case "!":
+    case "[":
+      return (hit = here(LINK)) ? ["link", hit[1], hit[0].length, hit[2]] : null;
+    case "h":
+    case "H": {
+      const bare = inWord ? null : here(BARE)?.[0].replace(/[.,;:!?]+$/, "");
+      return bare ? ["link", "", bare.length, bare] : null;
+    }
+    default:
+      return null;
+  }
+}
+
+/** @param {RegExp} start @param {string} line @returns {RegExpExecArray | null} how the line begins a block of a kind */
+function begins(start, line) {
+  return line.length < LONGEST || start === BULLET || start === QUOTE ? start.exec(line) : null;
+}
+
+/** @param {string} line @returns {string[]} the cells of a row of a table */
+function cellsOf(line) {
+  return line.trim().replace(/^\|/, "").replace(/\|$/, "").split("|").map((cell) => cell.trim());
+}
+
+/** @param {string} text @returns {Block[]} */
+export function parse(text) {
+  return new Parser().blocks(text.split(/\r\n|\r|\n/), 0);
+}
+
+/** @param {string} text */
+export function markdown(text) {
+  return parse(text).map(block);
+}
+
+/** @param {string} text @returns {unknown} a text as it was written, in pieces */
+export function verbatim(text) {
+  const lines = text.split("\n");
+  const parts = [];
+  for (let at = 0, part = ""; at < lines.length; at += 1) {
+    part += (part && "\n") + lines[at];
+    if (part.length >= PIECE || at === lines.length - 1) { parts.push(...pieces(part, PIECE)); part = ""; }
+  }
+  return parts.map((part) => html`<div class="piece">${visible(part)}</div>`);
+}
+
+/** @param {Block} one @returns {unknown} */
+function block(one) {
+  switch (one.kind) {
+    case "heading": // The letter's own heading is the third level of the page.
+      return one.level < 3 ? html`<h4>${one.of.map(inline)}</h4>` : html`<h5>${one.of.map(inline)}</h5>`;
+    case "paragraph":
+      return one.of.length === 1 ? html`<p>${one.of[0].map(inline)}</p>`
+        : html`<div class="long">${one.of.map((piece) => html`<div class="piece">${piece.map(inline)}</div>`)}</div>`;
+    case "code":
+      return html`<pre tabindex="0" aria-label=${one.word ? `code, ${visible(one.word)}` : "code"} role="group">${one.word ? html`<span class="word faint">${visible(one.word)}</span>` : nothing}<code>${verbatim(one.text)}</code></pre>`;
+    case "rule":
+      return html`<hr>`;
+    case "quote":
+      return html`<blockquote>${one.of.map(block)}</blockquote>`;
+    case "list":
+      return one.ordered ? html`<ol start=${one.start}>${one.items.map(item)}</ol>` : html`<ul>${one.items.map(item)}</ul>`;
+    case "table":
+      return html`<div class="wide" tabindex="0" role="group" aria-label="table"><table>
+        <thead><tr>${one.head.map((cell) => html`<th scope="col">${inCell(cell)}</th>`)}</tr></thead>
+        <tbody>${one.rows.map((row) => html`<tr>${row.map((cell) => html`<td>${inCell(cell)}</td>`)}</tr>`)}</tbody></table></div>`;
+  }
+}
+
+/** @param {Item} one @returns {unknown} */
+function item(one) {
+  const box = one.done === null ? null : one.done ? "☑ " : "☐ ";
+  const only = one.of.length === 1 && one.of[0].kind === "paragraph" && one.of[0].of.length === 1 ? one.of[0].of[0] : null;
+  return html`<li>${box}${only ? only.map(inline) : one.of.map(block)}</li>`;
+}
+
+/** @param {Inline[]} cell @returns {unknown} */
+function inCell(cell) {
+  return cell.map(inline);
+}
+
+/** @param {Inline} one @returns {unknown} */
+function inline(one) {
+  switch (one.kind) {
+    case "text":
+      return one.text.length > PIECE ? pieces(one.text, PIECE).map((piece) => html`<span class="piece">${visible(piece)}</span>`) : visible(one.text);
+    case "code":
+      return html`<code>${visible(one.text)}</code>`;
+    case "strong":
+      return html`<strong>${one.of.map(inline)}</strong>`;
+    case "em":
+      return html`<em>${one.of.map(inline)}</em>`;
+    case "del":
+      return html`<del>${one.of.map(inline)}</del>`;
+    case "link": {
+      const address = webAddress(one.address);
+      const shown = html`<span class="address">${visible(one.address)}</span>`;
+      const target = address === null ? shown : link(address, shown);
+      return one.label.length ? html`<bdi>${one.label.map(inline)}</bdi> (${target})` : target;
+    }
+  }
+}
+
+/** @param {string} address @param {unknown} shown @returns {unknown} a link that tells its target nothing of this page */
+export function link(address, shown) {
+  return html`<a class="out" href=${address} target="_blank" rel="noopener noreferrer nofollow">${shown}</a>`;
 }

@@ -170,7 +170,7 @@ export interface Tick {
 export interface View {
   title: string;
   /** Called when its address is opened, or its filters change. */
-  enter(place: import("./router.js").Place): void;
+  enter(place: import("./app.js").Place): void;
   leave?(): void;
   /** Called when the connection is open again, and when the service says that something happened. */
   refresh(): void;

@@ -1,16 +1,10 @@
 /** Flow: what happens now. The newest letters, and who writes to whom. */
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
-import { client } from "../app.js";
-import { Feed } from "../feed.js";
-import { flow } from "../flow.js";
-import { Graph } from "../graph.js";
-import { redraw } from "../draw.js";
-import { List } from "../list.js";
-import { Panes, agentLink, freshButton } from "../panes.js";
-import { reader } from "../reader.js";
-import { letterRow } from "../rows.js";
-import { Source, framed } from "../source.js";
+import { client, framed, redraw, Source } from "../app.js";
+import { flow, Graph } from "../flow.js";
+import { Feed, List } from "../list.js";
+import { agentLink, freshButton, letterRow, Panes, reader } from "../reader.js";
 import { ago, amount } from "../text.js";
 
 /** @typedef {import("../types.js").Summary} Summary */
@@ -44,7 +38,7 @@ class FlowView {
   panes = new Panes(this.list, (/** @type {Summary} */ one) => ({ letter: one.id, thread: one.thread }));
   graph = new Graph();
 
-  /** @param {import("../router.js").Place} place */
+  /** @param {import("../app.js").Place} place */
   enter(place) {
     this.panes.enter(place);
     this.list.picked = place.filters.get("open") ?? this.list.picked;

@@ -1,15 +1,13 @@
-/** Search: where was that? The query is an address that can be kept. */
+/** Search, whose query is an address that can be kept; and one letter or thread by itself, which is an address, too. */
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
-import { client } from "../app.js";
-import { redraw } from "../draw.js";
+import { addressOf, client, entryOf, framed, go, offered, redraw, Source } from "../app.js";
+import { composer } from "../composer.js";
 import { List } from "../list.js";
-import { Panes } from "../panes.js";
-import { reader } from "../reader.js";
-import { addressOf, go } from "../router.js";
-import { letterRow, summaryOf } from "../rows.js";
-import { Source, framed } from "../source.js";
+import { letterRow, Panes, reader, summaryOf } from "../reader.js";
 import { counted } from "../text.js";
+
+// -- search
 
 /** @typedef {import("../types.js").Message} Message @typedef {import("../types.js").Summary} Summary */
 
@@ -42,7 +40,7 @@ class Search {
   });
   panes = new Panes(this.list, (/** @type {Summary} */ one) => ({ letter: one.id, thread: one.thread }));
 
-  /** @param {import("../router.js").Place} place */
+  /** @param {import("../app.js").Place} place */
   enter(place) {
     const query = place.filters.get("q") ?? "";
     const ranked = place.filters.get("best") === "1";
@@ -113,4 +111,52 @@ class Search {
   }
 }
 
-export const view = new Search();
+export const search = new Search();
+
+// -- one letter or thread by itself
+
+class Page {
+  /** @param {"Letter" | "Thread"} title */
+  constructor(title) {
+    this.title = title;
+  }
+
+  /** @param {import("../app.js").Place} place */
+  enter(place) {
+    if (this.title === "Letter") reader.open(place.name);
+    else reader.openThread(place.name);
+  }
+
+  leave() {
+    reader.close();
+  }
+
+  refresh() {
+    reader.refresh();
+  }
+
+  at() {
+    return reader.source.at;
+  }
+
+  template() {
+    return html`<h1 class="unseen">${this.title}</h1><div class="panes alone has-open">${reader.template("#/flow")}</div>`;
+  }
+
+  /** @param {string} name @returns {boolean} */
+  key(name) {
+    const entry = entryOf(reader.letter);
+    const action = entry && offered(entry).find((one) => one.key === name);
+    if (action) composer.begin(action, [entry]);
+    else if (name === "esc" || name === "q" || name === "left") history.back();
+    else return reader.key(name);
+    return true;
+  }
+
+  focus() {
+    /** @type {HTMLElement | null} */ (document.querySelector(".pages"))?.focus({ preventScroll: true });
+  }
+}
+
+export const letterPage = new Page("Letter");
+export const threadPage = new Page("Thread");

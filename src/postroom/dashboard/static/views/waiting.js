@@ -1,14 +1,10 @@
 /** Waiting for you: what stands still because of the person, and everything that can be done about it. */
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
-import { blocked, client, mayAct, offered, person, say, waiting, entryOf } from "../app.js";
+import { addressOf, blocked, client, entryOf, framed, go, mayAct, offered, person, redraw, say, Source, waiting } from "../app.js";
 import { begun, composer, hasDraft } from "../composer.js";
-import { redraw } from "../draw.js";
 import { List, Standing } from "../list.js";
-import { Panes, freshButton } from "../panes.js";
-import { reader } from "../reader.js";
-import { addressOf, go } from "../router.js";
-import { Source, framed } from "../source.js";
+import { freshButton, Panes, reader } from "../reader.js";
 import { ago, counted, oneLine } from "../text.js";
 
 /** @typedef {import("../types.js").Entry} Entry @typedef {import("../types.js").Summary} Summary */
@@ -44,7 +40,7 @@ class Waiting {
   });
   panes = new Panes(this.list, (/** @type {Entry} */ entry) => entry);
 
-  /** @param {import("../router.js").Place} place */
+  /** @param {import("../app.js").Place} place */
   enter(place) {
     const showsSent = place.filters.get("show") === "sent";
     this.#news = place.filters.get("news") === "1";

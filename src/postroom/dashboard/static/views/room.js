@@ -1,20 +1,18 @@
-/** Agents: where mail piles up and who is stuck; and one agent by itself, with its card, letters and tasks. */
+/** The room as a whole: its agents and where mail piles up, other systems that it is linked with, and its numbers. */
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
-import { client, mayAct } from "../app.js";
+import { addressOf, client, framed, go, isOperator, mayAct, redraw, say, sayError, Source, stay } from "../app.js";
 import { composer } from "../composer.js";
-import { redraw } from "../draw.js";
+import { confirm } from "../dialogs.js";
 import { List, Standing } from "../list.js";
-import { Panes, freshButton } from "../panes.js";
-import { reader } from "../reader.js";
-import { addressOf, go, stay } from "../router.js";
-import { letterRow } from "../rows.js";
-import { Source, framed } from "../source.js";
-import { ago, amount, counted, oneLine } from "../text.js";
+import { freshButton, letterRow, Panes, reader } from "../reader.js";
+import { ago, amount, clockTime, counted, oneLine, size } from "../text.js";
+
+// -- agents
 
 /** @typedef {import("../types.js").Queue} Queue @typedef {import("../types.js").Summary} Summary */
 
-const MOST = 1000; // agents in one answer
+const MOST_AGENTS = 1000; // agents in one answer
 const SAMPLES = 60; // of a sparkline
 const SAMPLE = 5000; // milliseconds between two samples: five minutes in all
 
@@ -41,7 +39,7 @@ class Agents {
     /** @type {Queue[]} */
     const found = [];
     for (let after; ; ) {
-      const answer = await client.call("mail/queues", { limit: MOST, ...(after ? { after } : {}) });
+      const answer = await client.call("mail/queues", { limit: MOST_AGENTS, ...(after ? { after } : {}) });
       found.push(...answer.queues);
       after = answer.next;
       if (!after) return found;
@@ -59,7 +57,7 @@ class Agents {
     touched: () => { this.#standing.stands = true; },
   });
 
-  /** @param {import("../router.js").Place} place */
+  /** @param {import("../app.js").Place} place */
   enter(place) {
     this.#sort = place.filters.get("sort") ?? "backlog";
     if (!(this.#sort in SORTS)) this.#sort = "backlog";
@@ -184,7 +182,7 @@ class AgentPage {
   });
   panes = new Panes(this.list, (/** @type {Summary} */ one) => ({ letter: one.id, thread: one.thread }));
 
-  /** @param {import("../router.js").Place} place */
+  /** @param {import("../app.js").Place} place */
   enter(place) {
     const show = place.filters.get("show") ?? "party";
     if (place.name !== this.name || show !== this.#show) for (const source of [this.card, this.tasks, this.letters]) source.reset();
@@ -243,5 +241,193 @@ class AgentPage {
   }
 }
 
-export const view = new Agents();
-export const page = new AgentPage();
+export const agents = new Agents();
+export const agentPage = new AgentPage();
+
+// -- the room as a whole
+
+// -- other systems
+
+class Systems {
+  title = "Other systems";
+  /** @type {Set<string>} */
+  #pinging = new Set();
+
+  /** @type {Source<any[]>} */
+  source = new Source(async () => {
+    const [{ peers }, { links }, board] = await Promise.all([
+      client.call("mail/peers"), client.call("links").catch(() => ({ links: [] })), client.call("mail/board", { limit: 100 }),
+    ]);
+    return peers.map((/** @type {any} */ peer) => ({
+      ...peer,
+      link: links.find((/** @type {any} */ one) => one.system === peer.system) ?? null,
+      waits: board.links?.find((/** @type {any} */ one) => one.system === peer.system) ?? null,
+    }));
+  });
+
+  enter() {
+    this.source.load();
+  }
+
+  refresh() {
+    if (Date.now() - this.source.at > 1900) this.source.load();
+  }
+
+  at() {
+    return this.source.at;
+  }
+
+  template() {
+    return html`<div class="panes single"><section class="pane" aria-label="Other systems"><header class="pane-head"><h1>${this.title}</h1><span class="faint">${this.source.value?.length ? amount(this.source.value.length) : ""}</span></header>
+      ${framed(this.source, {
+        isEmpty: (peers) => !peers.length,
+        empty: () => ({ title: "This room is alone.", text: "To link it with another room, type there and here:", command: "postroom peers invite" }),
+        content: (peers) => html`<div class="cards">${peers.map((peer) => this.#card(peer))}</div>`,
+      })}</section></div>`;
+  }
+
+  /** @param {any} peer */
+  #card(peer) {
+    const { link, waits } = peer;
+    const state = !peer.trusted ? "not trusted" : link?.state ?? waits?.state ?? "no link";
+    const isUp = state === "up";
+    return html`<article class="system" aria-label=${oneLine(peer.system, 60)}><header><h2><bdi>${oneLine(peer.system, 60)}</bdi></h2><span class="chip ${isUp ? "good" : "high"}">${oneLine(state, 40)}</span></header>
+      <dl>${[
+        ["address", peer.address ?? peer.url ?? peer.place], ["problem", link?.problem ?? waits?.problem ?? waits?.why], ["since", link?.since ? ago(link.since) : null],
+        ["next try", link?.next_try_at ? ago(link.next_try_at) : null], ["sent", link?.sent], ["taken", link?.taken], ["waits here", link?.waiting ?? waits?.waiting], ["it sees", peer.exposure],
+      ].filter(([, value]) => value !== undefined && value !== null && value !== "").map(([name, value]) => html`<div><dt>${name}</dt><dd><bdi>${oneLine(value, 200)}</bdi></dd></div>`)}</dl>
+      <button type="button" ?disabled=${this.#pinging.has(peer.system)} @click=${() => this.#ping(peer.system)}>${this.#pinging.has(peer.system) ? "Pinging…" : "Ping"}</button></article>`;
+  }
+
+  /** @param {string} system */
+  async #ping(system) {
+    this.#pinging.add(system);
+    redraw();
+    try {
+      const answer = await client.call("ping_peer", { system });
+      const seconds = answer.seconds ?? answer.round_trip;
+      say(`${oneLine(system, 60)} answers${seconds === undefined ? "" : ` in ${Math.round(seconds * 1000)} ms`}.`);
+    } catch (error) {
+      sayError(error);
+    }
+    this.#pinging.delete(system);
+    redraw();
+  }
+
+  focus() {
+    /** @type {HTMLElement | null} */ (document.querySelector(".system button"))?.focus({ preventScroll: true });
+  }
+}
+
+export const systems = new Systems();
+
+// -- numbers
+
+const EVERY = 5000; // milliseconds between two looks
+
+/** What is drawn of the minutes: column, words, and how a value is written. @type {[string, string, (value: number) => string][]} */
+const CHARTS = [
+  ["sent", "sent a minute", amount], ["settled", "settled a minute", amount], ["died", "died a minute", amount], ["backlog", "unsettled", amount],
+  ["calls", "calls a minute", amount], ["errors", "errors a minute", amount], ["rss", "memory of the service", size], ["cpu", "processor, of one core", (value) => `${Math.round(value * 100)} %`],
+];
+
+class Numbers {
+  title = "Numbers";
+  /** @type {any} */
+  #diagnosis = null;
+  #isChecking = false;
+
+  /** @type {Source<{stats: any, minutes: any}>} */
+  source = new Source(async () => {
+    const [stats, minutes] = await Promise.all([client.call("mail/room_stats"), client.call("numbers")]);
+    return { stats, minutes };
+  });
+
+  enter() {
+    this.source.load();
+  }
+
+  refresh() {
+    if (Date.now() - this.source.at > EVERY) this.source.load();
+  }
+
+  at() {
+    return this.source.at;
+  }
+
+  template() {
+    return html`<div class="panes single"><section class="pane" aria-label="Numbers"><header class="pane-head"><h1>${this.title}</h1>
+      <span class="faint">${this.source.value ? `counted since ${clockTime(this.source.value.minutes.since)}` : ""}</span><span class="grow"></span>
+      ${isOperator() ? html`<button type="button" ?disabled=${this.#isChecking} @click=${() => this.#check()}>${this.#isChecking ? "Checking…" : "Run the doctor"}</button>` : nothing}</header>
+      ${framed(this.source, {
+        isEmpty: ({ stats }) => !stats.letters,
+        empty: () => ({ title: "No letter was counted yet.", text: "Numbers appear with the first letter." }),
+        content: ({ stats, minutes }) => html`<div class="numbers" tabindex="0" role="group" aria-label="Numbers of the room">${this.#diagnosis ? this.#findings() : nothing}${totals(stats)}${charts(minutes)}${rates(stats)}</div>`,
+      })}</section></div>`;
+  }
+
+  #findings() {
+    const findings = this.#diagnosis.findings.filter((/** @type {any} */ one) => one.level !== "ok");
+    return html`<section class="findings" aria-label="What the doctor found"><h2>${this.#diagnosis.healthy ? "The doctor found nothing wrong" : "The doctor found something"}</h2>
+      <ul>${findings.map((/** @type {any} */ one) => html`<li><span class="chip ${one.level === "error" ? "urgent" : one.level === "warning" ? "high" : ""}">${one.level}</span> <bdi>${oneLine(one.what, 300)}</bdi> <span class="faint"><bdi>${oneLine(one.hint ?? "", 300)}</bdi></span></li>`)}</ul></section>`;
+  }
+
+  async #check() {
+    const many = this.source.value?.stats.letters ?? 0;
+    if (many > 100_000 && !(await confirm({ title: "Run the doctor?", text: `It reads all ${amount(many)} letters, which takes seconds.`, button: "Run it" }))) return;
+    this.#isChecking = true;
+    redraw();
+    try {
+      this.#diagnosis = await client.act("doctor", {});
+    } catch (error) {
+      sayError(error);
+    }
+    this.#isChecking = false;
+    redraw();
+  }
+
+  focus() {
+    /** @type {HTMLElement | null} */ (document.querySelector(".numbers"))?.focus({ preventScroll: true });
+  }
+}
+
+/** @param {any} stats */
+function totals(stats) {
+  const unread = Object.entries(stats.unread).filter(([, many]) => many).reverse().map(([name, many]) => `${amount(Number(many))} ${name}`).join(", ");
+  const figures = [
+    ["letters", amount(stats.letters), ""], ["in inboxes", amount(stats.states.unread), unread ? `not read: ${unread}` : ""], ["claimed", amount(stats.states.claimed), ""],
+    ["queued", amount(stats.states.queued), ""], ["done", amount(stats.states.done), ""], ["dead", amount(stats.states.dead), ""],
+    ["agents", amount(stats.agents), ""], ["oldest unread", ago(stats.oldest_unread_at) || "none", ""], ["damaged, set aside", amount(stats.quarantined), ""],
+  ];
+  return html`<dl class="totals">${figures.map(([name, value, more]) => html`<div><dt>${name}</dt><dd>${value}${more ? html`<small class="faint">${more}</small>` : nothing}</dd></div>`)}</dl>`;
+}
+
+/** @param {{columns: string[], minutes: any[][]}} given */
+function charts({ columns, minutes }) {
+  if (minutes.length < 2) return html`<p class="faint">The charts begin after the second minute.</p>`;
+  return html`<div class="charts">${CHARTS.filter(([name]) => columns.includes(name)).map(([name, words, written]) => {
+    const values = minutes.map((row) => Number(row[columns.indexOf(name)] ?? 0));
+    const last = values[values.length - 1];
+    return html`<figure><figcaption><b>${written(last)}</b> <span class="faint">${words}; most ${written(Math.max(...values))}</span></figcaption>${chart(values, `${words}: now ${written(last)}`)}</figure>`;
+  })}</div>`;
+}
+
+/** @param {number[]} values @param {string} label */
+function chart(values, label) {
+  const step = Math.max(1, Math.ceil(values.length / 240));
+  const drawn = [];
+  for (let at = 0; at < values.length; at += step) drawn.push(Math.max(...values.slice(at, at + step)));
+  const most = Math.max(...drawn, 1e-9);
+  const points = drawn.map((value, at) => `${((at / Math.max(1, drawn.length - 1)) * 240).toFixed(1)},${(47 - (value / most) * 44).toFixed(1)}`).join(" ");
+  return html`<svg class="chart" viewBox="0 0 240 48" preserveAspectRatio="none" role="img" aria-label=${label}><polygon points="0,48 ${points} 240,48" /><polyline points=${points} /></svg>`;
+}
+
+/** @param {any} stats */
+function rates(stats) {
+  if (!stats.rates?.length) return nothing;
+  const share = (/** @type {number} */ part, /** @type {number} */ all) => (all ? `${Math.round((100 * part) / all)} %` : "");
+  return html`<section aria-label="Alerts"><h2>Alerts</h2><div class="wide" tabindex="0" role="group" aria-label="Table of alerts"><table><thead><tr><th scope="col">channel</th><th scope="col" class="number">letters</th><th scope="col" class="number">rung</th><th scope="col" class="number">shown</th><th scope="col" class="number">acknowledged</th></tr></thead>
+    <tbody>${stats.rates.map((/** @type {any} */ rate) => html`<tr><td><bdi>${oneLine(rate.name, 60)}</bdi></td><td class="number">${amount(rate.letters)}</td><td class="number">${share(rate.rung, rate.letters)}</td><td class="number">${share(rate.shown, rate.letters)}</td><td class="number">${share(rate.acknowledged, rate.letters)}</td></tr>`)}</tbody></table></div></section>`;
+}
+
+export const numbers = new Numbers();
