@@ -29,6 +29,7 @@ let place = placeOf(location.hash);
 let current = VIEWS[place.view] ?? waitingView;
 let locked = ""; // why nothing is shown
 let known = ""; // when the service began: another one has forgotten everything
+let wantsFocus = false; // the view takes the focus as soon as it can, unless something else has it
 let told = 0; // how many waited when the person was told last
 
 async function start() {
@@ -97,12 +98,11 @@ function arrive() {
     if (composer.isOpen) composer.close();
     current.leave?.();
   }
-  const isOther = next !== current || !root.firstElementChild;
   current = next;
   composer.settled = () => current.refresh();
   composer.closed = () => current.focus?.();
   current.enter(place);
-  if (isOther) requestAnimationFrame(() => requestAnimationFrame(() => composer.isOpen || current.focus?.()));
+  wantsFocus = true;
 }
 
 /** @param {KeyboardEvent} event */
@@ -113,7 +113,7 @@ function pressed(event) {
   const number = Number(name);
   if (name === "palette" || name === ".") palette(commands());
   else if (name === "?") help();
-  else if (name === "/") go(addressOf("search")), requestAnimationFrame(() => document.getElementById("search")?.focus());
+  else if (name === "/") document.getElementById("search")?.focus();
   else if (number >= 1 && number <= MENU.length) go(addressOf(MENU[number - 1][0]));
   else if (composer.isOpen && name === "esc") composer.close();
   else if (current.key?.(name)) redraw();
@@ -181,6 +181,9 @@ waiting.listen(announce);
 function draw() {
   announce();
   render(locked ? lockedPage() : page(), root);
+  if (!wantsFocus || locked) return;
+  if (document.activeElement === document.body) current.focus?.();
+  wantsFocus = document.activeElement === document.body;
 }
 
 function lockedPage() {
@@ -226,7 +229,6 @@ function find() {
   const input = /** @type {HTMLInputElement} */ (document.getElementById("search"));
   go(addressOf("search", "", { q: input.value.trim() }));
   input.blur();
-  requestAnimationFrame(() => current.focus?.());
 }
 
 start();

@@ -164,7 +164,7 @@ class Tasks {
   }
 
   focus() {
-    (document.getElementById(`task-${this.picked}`) ?? /** @type {HTMLElement | null} */ (document.querySelector(".board-scroll, main button")))?.focus({ preventScroll: true });
+    (document.getElementById(`task-${this.picked}`) ?? /** @type {HTMLElement | null} */ (document.querySelector(".board-scroll")))?.focus({ preventScroll: true });
   }
 }
 

@@ -1,0 +1,266 @@
+"""What a person does with what waits, by keys alone, and what the room and the agents then have: each thing once."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from postroom.room import Room
+from tests.daemons import until
+from tests.dashboard.browser import House, Tab, house
+from tests.server.http.running import daemon
+from tests.server.http.visiting import lending
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="module")
+def one(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    words = ("--http", "127.0.0.1:0", "--set", "durability=process")
+    with daemon(tmp_path_factory.mktemp("room"), *words) as running, house(running, browser) as open_house:
+        yield open_house
+
+
+@pytest.fixture
+def room(one: House) -> Iterator[Room]:
+    with one.room() as opened:
+        yield opened
+
+
+def asked(room: Room, text: str, **fields: Any) -> str:
+    return room.mailbox("coder").send("human", text, kind="request", **fields).id
+
+
+def answers(room: Room, letter: str) -> list[str]:
+    return [answer.text for answer in room.mailbox("coder").trace(letter).replies]
+
+
+def pick(tab: Tab, text: str) -> None:
+    """Go to a row by keys."""
+    tab.see(".list [role=option]", text)
+    tab.press("g")
+    for _ in tab.rows():
+        if text in tab.text(".row.picked"):
+            break
+        tab.press("j")
+    tab.see(".reader .subject", text)
+
+
+def answer(tab: Tab, text: str, words: str, key: str = "r") -> None:
+    pick(tab, text)
+    tab.press(key)
+    tab.see("#compose-words")
+    tab.page.wait_for_function("() => document.activeElement?.id === 'compose-words'")
+    tab.type(words)
+    tab.press("Enter")
+
+
+def test_from_the_link_to_an_answered_question_by_keys_alone(one: House, room: Room) -> None:
+    escalated = room.mailbox("coder").escalate("May I drop it?", subject="Drop the index", reason="approval").id
+    with lending(one.daemon) as (_, code), one.tab(f"#code={code}", token="of nobody") as tab:
+        answer(tab, "Drop the index", "but keep a copy", "a")
+        tab.see(".notices", "Approved; coder is notified.")
+        got = until(lambda: answers(room, escalated))
+        assert ["approved: but keep a copy"] == got
+        # The agent gets it proven: signed with the person's own key.
+        proven = room.mailbox("coder").trace(escalated).replies[0]
+        assert proven.sender == "human"
+        assert proven.proof is not None
+        tab.gone(".list [role=option]", "Drop the index")
+        assert code not in tab.page.url
+        assert [] == tab.complaints()
+
+
+def test_a_link_is_good_once(one: House) -> None:
+    with one.tab("#code=" + "a" * 43) as tab:
+        tab.see("main.locked", "postroom dashboard")
+        assert "a" * 43 not in tab.page.url
+        tab.expected = ("403",)
+        assert [] == tab.complaints()
+
+
+def test_several_are_answered_at_once(one: House, room: Room) -> None:
+    letters = [asked(room, f"May I? {number}", subject=f"Several {number}") for number in range(3)]
+    with one.tab() as tab:
+        pick(tab, "Several 0")
+        for _ in letters:
+            tab.press("v", "j")
+        tab.see(".marked-bar", "3 letters marked")
+        tab.press("r")
+        tab.page.wait_for_function("() => document.activeElement?.id === 'compose-words'")
+        tab.type("Yes, all of you.")
+        tab.press("Enter")
+        tab.see(".notices", "Done with 3 letters.")
+        assert [["Yes, all of you."]] * 3 == [answers(room, letter) for letter in letters]
+        tab.gone(".list [role=option]", "Several")
+
+
+def test_done_asks_once_more_where_a_letter_was_not_opened(one: House, room: Room) -> None:
+    letters = [asked(room, "Nothing to answer", subject=f"For your information {number}") for number in (1, 2)]
+    with one.tab(viewport={"width": 800, "height": 800}) as tab:  # narrow: a picked letter is not shown
+        tab.see(".list [role=option]", "For your information 2")
+        tab.press("G", "x")
+        tab.see(".notices", "You have not opened it. x again: done with it.")
+        tab.press("x")
+        tab.see(".notices", "Done with it.")
+        done = [str(room.mailbox("human").trace(letter).stops[0].state) for letter in letters]
+        assert ["unread", "done"] == done
+
+
+def test_a_draft_survives_the_page(one: House, room: Room) -> None:
+    asked(room, "What do you think?", subject="Think about it")
+    with one.tab() as tab:
+        pick(tab, "Think about it")
+        tab.press("r")
+        tab.page.wait_for_function("() => document.activeElement?.id === 'compose-words'")
+        tab.type("I have begun")
+        tab.page.reload()
+        pick(tab, "Think about it")
+        tab.see(".row.picked .chip.draft")
+        tab.press("r")
+        tab.page.wait_for_function("() => document.getElementById('compose-words')?.value === 'I have begun'")
+        tab.press("Escape")
+        tab.see(".notices", "Kept: the same key shows it again.")
+
+
+def test_keys_do_nothing_while_one_types(one: House, room: Room) -> None:
+    asked(room, "Type here", subject="Type into this")
+    with one.tab() as tab:
+        answer(tab, "Type into this", "1234 xjka? dgG", "r")
+        tab.see(".notices", "Answered coder.")
+        assert "#/waiting" in tab.page.url
+
+
+def test_somebody_else_was_quicker(one: House, room: Room) -> None:
+    letter = asked(room, "Who is first?", subject="A race")
+    with one.tab() as tab:
+        pick(tab, "A race")
+        tab.press("r")
+        tab.page.wait_for_function("() => document.activeElement?.id === 'compose-words'")
+        tab.type("The page is slow.")
+        room.mailbox("human").read(letter).ack_and_reply("The terminal was first.")
+        tab.press("Enter")
+        tab.see(".notices .bad", "It no longer waits for you. Nothing was done.")
+        assert ["The terminal was first."] == answers(room, letter)
+
+
+def lose_answers(tab: Tab, most: int = 1) -> None:
+    """Let the service's answers to actions be lost, with the connection, though it carried them out."""
+    lost: list[int] = []
+
+    def change(call: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any] | None:
+        if call["method"] == "visit/act" and call["params"]["verb"] == "send" and len(lost) < most:
+            lost.append(1)
+            return None
+        return reply
+
+    tab.between(change)
+
+
+def write_twice(tab: Tab, words: str) -> None:
+    """Send a letter whose first answer is lost, and send it again."""
+    lose_answers(tab)
+    tab.see(".connection.good")
+    tab.press("w")
+    tab.page.wait_for_function("() => document.activeElement?.id === 'compose-to'")
+    tab.type("coder")
+    tab.page.fill("#compose-words", words)
+    tab.press("Enter")
+    tab.see(".problem", "Enter sends it again; it arrives once.")
+    tab.see(".connection.good")
+    tab.press("Enter")
+    tab.see(".notices", "Sent.")
+
+
+def arrived(room: Room, words: str) -> int:
+    return [letter.text for letter in room.mailbox("coder").check(peek=True, limit=None)].count(words)
+
+
+def test_a_letter_that_is_sent_again_after_a_lost_connection_arrives_once(one: House, room: Room) -> None:
+    with one.tab() as tab:
+        write_twice(tab, "exactly once, please")
+        assert 1 == arrived(room, "exactly once, please")
+        assert [] == tab.complaints()
+
+
+def test_without_the_key_of_its_draft_it_would_arrive_twice(one: House, room: Room) -> None:
+    """The twin: each attempt has a key of its own."""
+    plant = {"composer.js": ("const key = draftOf(letter, action.name).key || newKey();\n      try", "const key = newKey();\n      try")}
+    with one.tab(plant=plant) as tab:
+        write_twice(tab, "more than once, alas")
+        assert 1 != arrived(room, "more than once, alas")
+
+
+def test_without_the_person_s_process_the_page_only_looks(browser: Browser, one: House, room: Room) -> None:
+    asked(room, "Can you?", subject="Nobody may")
+    with house(one.daemon, browser) as fresh:
+        context = fresh.tab()
+        tab = context.__enter__()
+        pick(tab, "Nobody may")
+        tab.see(".reader .actions button:enabled")
+    try:  # the process that lent its authority has ended
+        tab.see(".connection .chip", "looks only")
+        assert 0 == tab.page.locator(".reader .actions button:enabled").count()
+        tab.press("r")
+        tab.see(".notices .bad", "postroom dashboard")
+    finally:
+        context.__exit__(None, None, None)
+
+
+def test_the_service_dies_and_comes_back(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Old answers say that they are old; afterwards a new link goes on, and the draft is there."""
+    folder = tmp_path_factory.mktemp("dying")
+    with daemon(folder, "--http", "127.0.0.1:0", "--set", "durability=process") as first:
+        port = first.port
+        with house(first, browser) as dying:
+            with dying.room() as room:
+                asked(room, "Are you there?", subject="Before the end")
+            with dying.tab() as tab:
+                pick(tab, "Before the end")
+                tab.press("r")
+                tab.page.wait_for_function("() => document.activeElement?.id === 'compose-words'")
+                tab.type("half an answer")
+                tab.press("Escape")
+                for view in ("flow", "agents", "tasks", "dead", "systems", "numbers", "waiting"):
+                    tab.go(f"#/{view}")
+                    tab.see("main h1")
+                    tab.page.wait_for_function("() => !document.querySelector('main .state.loading')")
+                first.process.send_signal(signal.SIGKILL)
+                first.process.wait()
+                tab.see(".connection.bad", "not connected")
+                tab.see(".notice.stale", "As of")
+                for view in ("flow", "agents", "tasks", "dead", "systems", "numbers", "waiting"):
+                    tab.go(f"#/{view}")
+                    tab.see(".notice.stale", "The service does not answer")
+                    assert 0 == tab.page.locator("main .state.loading, main .state.refused").count(), view
+                tab.see(".list [role=option]", "Before the end")
+                with daemon(folder, "--http", f"127.0.0.1:{port}", "--set", "durability=process") as second:
+                    tab.see("main.locked", "postroom dashboard")
+                    with house(second, browser) as again:
+                        tab.page.evaluate("(token) => localStorage.setItem('postroom.visit', token)", again.token)
+                        tab.page.reload()
+                        pick(tab, "Before the end")
+                        tab.press("r")
+                        kept = "() => document.getElementById('compose-words')?.value === 'half an answer'"
+                        tab.page.wait_for_function(kept)
+                    tab.expected = ("WebSocket connection", "ERR_CONNECTION_REFUSED", "ERR_EMPTY_RESPONSE")
+                    assert [] == tab.complaints()
+
+
+def test_two_tabs_share_one_token_and_a_lock_ends_both(one: House) -> None:
+    with house(one.daemon, one.browser) as fresh, fresh.tab() as first, fresh.tab("#/numbers") as second:
+        for tab in (first, second):
+            tab.see(".connection.good")
+        first.press("Control+k")
+        first.see("dialog.palette")
+        first.type("Lock")
+        first.press("Enter")
+        for tab in (first, second):
+            tab.see("main.locked", "postroom dashboard")
+            assert tab.page.evaluate("() => localStorage.getItem('postroom.visit')") is None
+            assert not re.search("Letter|waiting for you", tab.text("body"))

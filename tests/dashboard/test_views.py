@@ -1,0 +1,177 @@
+"""Each view of the dashboard: full, empty, loading, refused and stale. The states never look alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.dashboard.browser import House, Tab
+
+# View -> what it shows of the full room, and what it says of an empty one.
+VIEWS = {
+    "waiting": ("Drop the index?", "Nobody waits for you."),
+    "flow": ("Letter 59", "Quiet. No letter was sent yet."),
+    "agents": ("birch-tester", "Nobody is registered."),
+    "tasks": ("Make it fast", "No tasks yet."),
+    "dead": ("the parser gave up", "No dead letters. Good."),
+    "search?q=Letter": ("Letter 59", "Nothing was found."),
+    "systems": ("This room is alone.", "This room is alone."),
+    "numbers": ("letters", "No letter was counted yet."),
+}
+MENU = [view.partition("?")[0] for view in VIEWS]
+# View -> the method without which it shows nothing.
+METHODS = {
+    "waiting": "mail/waiting",
+    "flow": "mail/letters",
+    "agents": "mail/queues",
+    "tasks": "mail/tasks",
+    "dead": "mail/dead",
+    "search?q=Letter": "mail/search",
+    "systems": "mail/peers",
+    "numbers": "mail/room_stats",
+}
+STATES = ("empty", "loading", "refused", "failed")
+
+
+def states(tab: Tab) -> list[str]:
+    """The states that the first pane of the view is in, besides showing what there is."""
+    return [state for state in STATES if tab.page.locator(f"main .pane .state.{state}").count()]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_shows_what_there_is(full: House, view: str) -> None:
+    with full.tab(f"#/{view}") as tab:
+        tab.see("main", VIEWS[view][0])
+        assert [] == [state for state in states(tab) if view != "systems"]
+        assert tab.page.locator("h1").count() == 1
+        assert tab.page.locator("nav a[aria-current=page]").count() == 1
+        assert [] == tab.complaints()
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_says_that_there_is_nothing(empty: House, view: str) -> None:
+    with empty.tab(f"#/{view}") as tab:
+        tab.see("main .state.empty h2", VIEWS[view][1])
+        assert ["empty"] == states(tab)
+        assert [] == tab.complaints()
+
+
+def refuse(method: str) -> Any:
+    def change(call: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
+        if call["method"] != method:
+            return reply
+        data = {"name": "NotAllowed", "code": 2001, "retryable": False, "hint": "postroom dashboard --as human"}
+        return {"jsonrpc": "2.0", "id": reply["id"], "error": {"code": -32001, "message": "this is not yours", "data": data}}
+
+    return change
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_that_is_refused_says_which_right_would_do(full: House, view: str) -> None:
+    with full.tab(f"#/{view}") as tab:
+        tab.between(refuse(METHODS[view]))
+        tab.see("main .state.refused", "this is not yours")
+        tab.see("main .state.refused", "postroom dashboard --as human")
+        assert ["refused"] == states(tab)
+        assert [] == tab.complaints()
+
+
+def test_a_view_that_waits_for_its_answer_says_so_and_is_no_empty_one(full: House) -> None:
+    with full.tab("#/flow") as tab:
+        late = {"jsonrpc": "2.0", "method": "late"}
+        tab.between(lambda call, reply: late if call["method"] in METHODS.values() else reply)
+        for view in VIEWS:
+            tab.go(f"#/{view}")
+            tab.see("main .state.loading[aria-busy=true]")
+            assert ["loading"] == states(tab), view
+        assert [] == tab.complaints()
+
+
+def test_an_answer_that_never_was_is_not_taken_for_an_empty_one(full: House) -> None:
+    """The twin: a view that takes "not yet" for "nothing" is found."""
+    plant = {"app.js": ("if (value === undefined) return", "if (value === undefined) return nothingHere(empty()); if (false) return")}
+    with full.tab("#/flow", plant=plant) as tab:
+        tab.between(lambda call, reply: {"jsonrpc": "2.0", "method": "late"} if call["method"] == "mail/dead" else reply)
+        tab.go("#/dead")
+        tab.see("main .state")
+        assert ["loading"] != states(tab)
+
+
+def test_a_row_that_was_picked_is_found_again_after_a_step_back(full: House) -> None:
+    with full.tab("#/flow") as tab:
+        tab.see(".list", "Letter 59")
+        tab.press("j", "j", "j")
+        tab.see(".reader .body")
+        picked = tab.page.get_attribute(".row.picked", "data-id")
+        tab.press("3")
+        tab.see("main", "birch-tester")
+        tab.page.go_back()
+        tab.see(".row.picked")
+        assert picked == tab.page.get_attribute(".row.picked", "data-id")
+
+
+def test_a_list_stands_as_soon_as_a_row_is_picked(full: House) -> None:
+    with full.tab("#/flow") as tab:
+        tab.see(".list", "Letter 59")
+        tab.press("j")
+        before = tab.rows()[:5]
+        with full.room() as room:
+            room.mailbox("atlas-coder").send("birch-tester", "new", subject="Has just come")
+        tab.see("button.fresh", "1 new")
+        assert before == tab.rows()[:5]
+        tab.page.click("button.fresh")
+        tab.see(".list", "Has just come")
+
+
+def test_a_list_that_follows_shows_a_new_letter_by_itself(full: House) -> None:
+    with full.tab("#/flow") as tab:
+        tab.see(".list [role=option]")
+        with full.room() as room:
+            room.mailbox("atlas-coder").send("birch-tester", "new", subject="Came by itself")
+        tab.see(".list", "Came by itself")
+        tab.page.locator("[aria-label='Busiest pairs']").filter(has_text="birch-tester").wait_for()
+        assert [] == tab.complaints()
+
+
+def test_a_letter_has_an_address_and_its_thread_has_one(full: House) -> None:
+    with full.room() as room:
+        letter = room.mailbox("atlas-planner").send("atlas-coder", "First.", subject="A thread")
+        room.mailbox("atlas-coder").reply(letter.id, "Second.")
+    with full.tab(f"#/letter/{letter.id}") as tab:
+        tab.see("article", "Second.")
+        tab.page.click("text=the thread by itself")
+        tab.see("article", "First.")
+        assert f"#/thread/{letter.id}" in tab.page.url
+        tab.page.click("button:has-text('Deliveries') >> nth=0")
+        tab.see("table.stops", "atlas-coder")
+        assert [] == tab.complaints()
+
+
+def test_a_long_thread_is_read_by_its_ends(full: House) -> None:
+    with full.room() as room:
+        first = room.mailbox("atlas-planner").send("atlas-coder", "the very first words", subject="A long thread")
+        last = first
+        for number in range(230):
+            last = room.mailbox("atlas-coder" if number % 2 else "atlas-planner").send(
+                "birch-tester", f"words {number}", in_reply_to=first.id
+            )
+    with full.tab(f"#/thread/{last.thread}") as tab:
+        tab.see("article", "words 229")
+        assert 51 >= tab.page.locator("article").count()
+        tab.page.click("text=Show all letters between")
+        tab.page.locator("article").nth(200).wait_for(state="attached")
+        assert [] == tab.complaints()
+
+
+def test_a_search_finds_and_says_what_was_wrong_with_a_query(full: House) -> None:
+    with full.tab() as tab:
+        tab.see(".list [role=option]")
+        tab.press("/")
+        tab.type("from:atlas-coder Letter")
+        tab.press("Enter")
+        tab.see(".list", "Letter 59")
+        assert "q=from" in tab.page.url
+        tab.go("#/search?q=kind%3A")
+        tab.see("main .state")
+        assert [] == tab.complaints()
