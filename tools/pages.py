@@ -1,4 +1,5 @@
-"""Writes every file that is made from the code: the reference pages, the types of `aio`, the plugin's files.
+"""Writes every file that is made from the code: the reference pages, the types of `aio`, the plugin's files, and the
+characters that the dashboard writes out.
 
 With --check it writes nothing and says which of them are not current.
 """
@@ -15,6 +16,9 @@ import plugin
 import reference
 import wire
 
+from postroom.core.presentation import HIDDEN
+from postroom.dashboard.files import STATIC
+
 HOME = Path(__file__).parent.parent
 
 
@@ -29,7 +33,15 @@ def files() -> dict[Path, str]:
         docs / "federation-wire.md": wire.federation_page(),
         aio_stub.STUB: aio_stub.stub(),
         **plugin.files(),
+        STATIC / "hidden.js": hidden_script(),
     }
+
+
+def hidden_script() -> str:
+    """Return the characters that hide or reorder text as a pattern of JavaScript."""
+    shown = "".join(one if one.isascii() and one.isprintable() else f"\\u{{{ord(one):x}}}" for one in HIDDEN)
+    about = "/* Written by tools/pages.py from core/presentation.py: the characters that hide or reorder text. */"
+    return f"{about}\n\nexport const HIDDEN =\n  /{shown}/gu;\n"
 
 
 def main() -> None:

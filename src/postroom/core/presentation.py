@@ -56,7 +56,7 @@ _PLAIN = r"[^a-z0-9<>LR\0\n]*+".join(f"[{like}]" for like in _NAME)
 _WORD = r"[^a-z0-9<>LR\0\n]*+".join(rf"[{like}\0]" for like in _NAME)
 _BEHIND = rf"[^a-z0-9<>LR\0]*+(?:{_WORD}|\Z)"
 # Control (but tab and newline), C1, bidi, zero-width and other invisible characters.
-_HIDDEN = (
+HIDDEN = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
@@ -65,7 +65,7 @@ _HIDDEN = (
 @cache
 def _hidden() -> re.Pattern[str]:
     """Compile the pattern on first use: a process that only sends letters never needs it."""
-    return re.compile(_HIDDEN)
+    return re.compile(HIDDEN)
 
 
 def show_hidden(text: str) -> str:

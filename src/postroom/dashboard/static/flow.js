@@ -35,7 +35,6 @@ class Flow extends EventTarget {
   #cooled = Date.now();
   /** @type {number | undefined} */
   #timer = undefined;
-  #isLimited = false;
 
   constructor() {
     super();
@@ -43,24 +42,12 @@ class Flow extends EventTarget {
   }
 
   async begin() {
-    const answer = await client.call("flow/watch", this.#isLimited ? { only: "waits" } : {}).catch(() => null);
+    const answer = await client.call("flow/watch", {}).catch(() => null);
     if (!answer) return;
     this.names = answer.names ?? [];
     this.heat.clear();
     this.number = answer.number ?? 0;
     this.dispatchEvent(new Event("names"));
-  }
-
-  watchOnlyWaits() {
-    if (this.#isLimited) return;
-    this.#isLimited = true;
-    if (client.status === "open") this.begin();
-  }
-
-  watchAll() {
-    if (!this.#isLimited) return;
-    this.#isLimited = false;
-    if (client.status === "open") this.begin();
   }
 
   /** @param {Tick} tick */

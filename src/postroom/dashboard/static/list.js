@@ -373,8 +373,7 @@ export class Feed {
       } else if (before?.next) answer = await this.ask({ before: before.next, limit: PAGE });
       else if (before) answer = { letters: [], next: null };
       else if (behind?.letters.length) {
-        answer = await this.ask({ after: behind.letters[0].number, limit: PAGE });
-        answer = { letters: answer.letters.reverse(), next: answer.letters.length < PAGE ? null : behind.letters[0].number + 1 };
+        answer = await this.#above(behind.letters);
       } else {
         this.#pages.clear();
         const share = (place * PAGE) / Math.max(1, this.total);
@@ -386,6 +385,26 @@ export class Feed {
     }
     this.changed();
     if (this.#missing() >= 0) this.#timer = setTimeout(() => this.#fetch(), REST);
+  }
+
+  /**
+   * The page before these letters. Pages are asked for from the newest on, and numbers have gaps: the window grows until it
+   * holds a page.
+   * @param {Summary[]} letters @returns {Promise<{letters: Summary[], next: number | null}>}
+   */
+  async #above(letters) {
+    const first = letters[0].number;
+    let [small, large] = [0, Infinity];
+    let span = 2 * (first - letters[letters.length - 1].number) + PAGE;
+    for (;;) {
+      const answer = await this.ask({ after: first, before: first + span, limit: 4 * PAGE });
+      const many = answer.letters.length;
+      const isEnough = (many >= PAGE && many < 4 * PAGE) || (many < PAGE && first + span > this.newest) || large - small < 2;
+      if (isEnough) return { letters: answer.letters.slice(-PAGE), next: first + 1 };
+      if (many < PAGE) small = span;
+      else large = span;
+      span = large === Infinity ? span * 4 : Math.ceil((small + large) / 2);
+    }
   }
 
   /** @param {number} place @param {{letters: Summary[], next: number | null}} page */

@@ -21,7 +21,6 @@ const MENU = [
 ];
 /** @type {Record<string, View>} */
 const VIEWS = { ...Object.fromEntries(MENU), agent: agentPage, letter: letterPage, thread: threadPage };
-const HIDDEN_FOR = 5 * 60_000; // milliseconds after which a hidden tab hears of the person's own mail alone
 
 const root = /** @type {HTMLElement} */ (document.getElementById("app"));
 let place = placeOf(location.hash);
@@ -73,11 +72,10 @@ function listen() {
   flow.addEventListener("tick", () => current.refresh());
   // Times grow old by themselves; a page that nobody sees draws nothing.
   setInterval(() => { if (!document.hidden) redraw(); }, 5000);
-  let hidden = 0;
   document.addEventListener("visibilitychange", () => {
-    clearTimeout(hidden);
-    if (document.hidden) hidden = window.setTimeout(() => flow.watchOnlyWaits(), HIDDEN_FOR);
-    else { flow.watchAll(); current.refresh(); redraw(); }
+    if (document.hidden) return;
+    current.refresh();
+    redraw();
   });
 }
 
@@ -200,7 +198,6 @@ function page() {
   const old = isOld ? stale(current.at() || client.brokenSince, `The service does not answer; ${seconds ? `the next try is in ${duration(seconds)}` : "trying now"}.`) : nothing;
   return html`<a class="skip" href="#main" @click=${(/** @type {Event} */ event) => { event.preventDefault(); current.focus?.(); }}>To the content</a>
     <header class="head"><a class="brand" href="#/waiting"><img src=${icon()} alt="" width="20" height="20"> Postroom</a>
-      <bdi class="room faint">${oneLine(client.visit?.room, 60)}</bdi>
       <search><form role="search" @submit=${(/** @type {Event} */ event) => { event.preventDefault(); find(); }}><label for="search" class="unseen">Search</label>
         <input id="search" type="search" placeholder="Search" autocomplete="off" spellcheck="false" @keydown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && current.focus?.()}><kbd aria-hidden="true">/</kbd></form></search>
       <span class="grow"></span>${connection()}

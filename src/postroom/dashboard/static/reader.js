@@ -29,7 +29,7 @@ export function summaryOf(one) {
   const to = one.recipients.filter((each) => each.kind !== "bcc").map((each) => each.address);
   return {
     number: 0, id: one.id, from: one.sender, to: to.slice(0, 5), more_to: Math.max(0, to.length - 5), subject: one.subject, line: one.text.trim().split("\n", 1)[0] ?? "",
-    kind: one.kind, priority: one.priority, at: one.created_at, thread: one.thread, reply_to: one.in_reply_to, scope: one.scope, parts: one.parts.length, bytes: 0, proven: one.proven, state: null,
+    kind: one.kind, priority: one.priority, at: one.created_at, thread: one.thread, reply_to: one.in_reply_to, scope: one.scope, parts: one.parts.length, characters: one.text.length, proven: one.proven, state: null,
   };
 }
 

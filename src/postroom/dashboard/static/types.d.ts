@@ -47,7 +47,7 @@ export interface Summary {
   reply_to: string | null;
   scope: string;
   parts: number;
-  bytes: number;
+  characters: number;
   proven: boolean;
   state: string | null;
 }
@@ -135,9 +135,6 @@ export interface DeadGroup {
   mailbox: string;
   reason: string;
   count: number;
-  newest: number;
-  newest_at: string;
-  oldest_at: string;
 }
 
 export interface DeadLetter extends Message {
@@ -149,6 +146,7 @@ export interface DeadLetter extends Message {
     history: { at?: string; reason?: string; holder?: string }[];
     dead_at: string;
     number: number;
+    arrived?: number;
   };
 }
 

@@ -161,7 +161,7 @@ export function sparkline(values) {
 class AgentPage {
   title = "Agent";
   name = "";
-  #show = "party"; // party, mailbox, sender
+  #show = "agent_id"; // or recipient, sender: a parameter of `letters`
 
   /** @type {Source<any>} */
   card = new Source(() => client.call("mail/agent", { name: this.name }));
@@ -184,11 +184,11 @@ class AgentPage {
 
   /** @param {import("../app.js").Place} place */
   enter(place) {
-    const show = place.filters.get("show") ?? "party";
+    const show = place.filters.get("show") ?? "agent_id";
     if (place.name !== this.name || show !== this.#show) for (const source of [this.card, this.tasks, this.letters]) source.reset();
     this.name = place.name;
     this.title = oneLine(place.name, 60);
-    this.#show = ["party", "mailbox", "sender"].includes(show) ? show : "party";
+    this.#show = ["agent_id", "recipient", "sender"].includes(show) ? show : "agent_id";
     this.panes.enter(place);
     this.refresh();
   }
@@ -213,7 +213,7 @@ class AgentPage {
         ${card.program ? html`<div><dt>runs</dt><dd><bdi>${oneLine(`${card.program} ${card.model ?? ""}`, 100)}</bdi></dd></div>` : nothing}
         ${card.registered_at ? html`<div><dt>here since</dt><dd>${ago(card.registered_at)}</dd></div>` : nothing}</dl>` : nothing}
       ${this.tasks.value?.tasks?.length ? html`<details class="tasks-of"><summary>${counted(this.tasks.value.tasks.length, "task")}</summary><ul>${this.tasks.value.tasks.map((/** @type {any} */ task) => html`<li><a href=${addressOf("letter", task.id)}><bdi>${oneLine(task.subject || "(no subject)", 100)}</bdi></a> <span class="chip">${task.state.replace("_", " ")}</span> <span class="faint">${task.giver} → ${task.receiver}, ${ago(task.moved_at)}</span></li>`)}</ul></details>` : nothing}
-      <div class="tabs" role="group" aria-label="Which letters">${[["party", "All letters"], ["mailbox", "Inbox"], ["sender", "Sent"]].map(([show, words]) => html`<a href=${addressOf("agent", this.name, { show: show === "party" ? null : show })} aria-current=${show === this.#show ? "true" : nothing}>${words}</a>`)}</div>`;
+      <div class="tabs" role="group" aria-label="Which letters">${[["agent_id", "All letters"], ["recipient", "Inbox"], ["sender", "Sent"]].map(([show, words]) => html`<a href=${addressOf("agent", this.name, { show: show === "agent_id" ? null : show })} aria-current=${show === this.#show ? "true" : nothing}>${words}</a>`)}</div>`;
     const list = framed(this.letters, {
       isEmpty: (letters) => !letters.length,
       empty: () => ({ title: "No letters.", text: "Nothing was written by this agent or to it." }),
@@ -328,7 +328,7 @@ const EVERY = 5000; // milliseconds between two looks
 /** What is drawn of the minutes: column, words, and how a value is written. @type {[string, string, (value: number) => string][]} */
 const CHARTS = [
   ["sent", "sent a minute", amount], ["settled", "settled a minute", amount], ["died", "died a minute", amount], ["backlog", "unsettled", amount],
-  ["calls", "calls a minute", amount], ["errors", "errors a minute", amount], ["rss", "memory of the service", size], ["cpu", "processor, of one core", (value) => `${Math.round(value * 100)} %`],
+  ["calls", "calls a minute", amount], ["errors", "errors a minute", amount], ["memory", "memory of the service", size], ["cpu", "processor, of one core", (value) => `${Math.round((value / 60) * 100)} %`],
 ];
 
 class Numbers {

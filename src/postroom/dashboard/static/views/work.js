@@ -194,7 +194,7 @@ class Dead {
   /** @type {Standing<DeadLetter>} */
   #standing = new Standing((one) => `${one.id} ${one.delivery.mailbox}`);
 
-  /** @type {Source<{groups: DeadGroup[], total: number, until: number}>} */
+  /** @type {Source<{groups: DeadGroup[], total: number, until: string}>} */
   groups = new Source(() => client.call("mail/dead_groups"));
   /** @type {Source<DeadLetter[]>} */
   source = new Source(() => this.#page([]));
@@ -239,7 +239,7 @@ class Dead {
 
   /** @param {DeadLetter[]} known @returns {Promise<DeadLetter[]>} these and a page more */
   async #page(known) {
-    const answer = await client.call("mail/dead", { ...this.#asked(), limit: PAGE, ...(known.length ? { after: known[known.length - 1].delivery.number } : {}) });
+    const answer = await client.call("mail/dead", { ...this.#asked(), limit: PAGE, ...(known.length ? { after: numberOf(known[known.length - 1]) } : {}) });
     this.#more = answer.letters.length === PAGE;
     return [...known, ...answer.letters];
   }
@@ -389,5 +389,8 @@ class Dead {
     this.list.element.focus({ preventScroll: true });
   }
 }
+
+/** @param {DeadLetter} one */
+const numberOf = ({ delivery }) => delivery.arrived || delivery.number;
 
 export const dead = new Dead();
