@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run demo test coverage test-quick test-long faults lint format bench bench-peers conformance interop pages docs picture imports shells fault-tools lock clean
+.PHONY: run demo test coverage test-quick test-long faults lint format bench bench-peers conformance interop pages docs picture imports shells fault-tools browser lock clean
 
 run: $(READY)  ## set everything up and open the post room: a socket, HTTP, WebSocket; it says what to type next
 	@$(BIN)/postroom serve
@@ -12,10 +12,10 @@ run: $(READY)  ## set everything up and open the post room: a socket, HTTP, WebS
 demo: $(READY)  ## watch agents exchange letters, a worker killed in the middle, a letter nobody can handle, and three worlds linked
 	@$(BIN)/python examples/demo.py --slow
 
-test: $(READY) shells fault-tools  ## style, types, rooms, every test, the faults; prints where the time went
+test: $(READY) shells fault-tools browser  ## style, types, rooms, every test, the faults; prints where the time went
 	@$(BIN)/python tools/check.py
 
-coverage: $(READY) shells fault-tools  ## the same, counting which lines the tests reach
+coverage: $(READY) shells fault-tools browser  ## the same, counting which lines the tests reach
 	@$(BIN)/python tools/check.py --coverage
 
 # What a change breaks most often, in a minute and a half: rules, values, codecs, verbs over one store, public names.
@@ -64,8 +64,9 @@ docs: pages  ## build the site in build/site, to be read without a network
 	@! grep -rlE '<(script|img|iframe|link)[^>]* (src|href)="?https?:' build/site --include=*.html || { echo "the site needs a network"; exit 1; }
 	@echo "build/site/index.html"
 
-picture: $(READY)  ## draw the terminal in the README by running its commands
+picture: $(READY) browser  ## draw the terminal and the dashboard of the README and the docs, from a real run
 	@$(BIN)/python tools/picture.py
+	@$(BIN)/python -m tools.screenshots
 
 imports: $(READY)  ## what each command loads
 	@$(BIN)/python tools/imports.py
@@ -90,6 +91,25 @@ fault-tools:
 	     >/dev/null 2>&1 </dev/null || echo "could not install$$missing"; \
 	 fi
 
+# A browser from the system's packages, and what drives it: 64 MB and 165 MB, for the tests of the dashboard alone. Where
+# it is missing and may not be installed, they are skipped and say so.
+BROWSER := chromium-headless-shell
+DRIVER := $(VENV)/.browser
+browser: $(READY)
+	@if ! command -v $(BROWSER) chromium chromium-browser google-chrome >/dev/null && [ "$$(id -u)" = 0 ] && \
+	   command -v apt-get >/dev/null; then \
+	   echo "installing $(BROWSER), to test the dashboard in it"; \
+	   { apt-get install -qq -y --no-install-recommends $(BROWSER) || \
+	     { apt-get update -qq && apt-get install -qq -y --no-install-recommends $(BROWSER); }; } \
+	     >/dev/null 2>&1 </dev/null || echo "could not install $(BROWSER)"; \
+	 fi
+	@if command -v $(BROWSER) chromium chromium-browser google-chrome >/dev/null && \
+	   [ ! $(DRIVER) -nt requirements-browser.lock ]; then \
+	   if $(BIN)/python -m pip --version >/dev/null 2>&1; then pip="$(BIN)/python -m pip"; \
+	   else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi; \
+	   $$pip install -q --disable-pip-version-check --require-hashes -r requirements-browser.lock && touch $(DRIVER); \
+	 fi
+
 lock:  ## pin the newest versions of everything
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/pip install -q pip-tools
@@ -97,6 +117,8 @@ lock:  ## pin the newest versions of everything
 		--no-emit-trusted-host --no-emit-find-links --no-header --upgrade -o requirements.lock pyproject.toml
 	$(VENV)-lock/bin/pip-compile -q --extra docs --strip-extras --generate-hashes --no-emit-index-url \
 		--no-emit-trusted-host --no-emit-find-links --no-header --upgrade -c requirements.lock -o requirements-docs.lock pyproject.toml
+	$(VENV)-lock/bin/pip-compile -q --extra browser --strip-extras --generate-hashes --no-emit-index-url \
+		--no-emit-trusted-host --no-emit-find-links --no-header --upgrade -c requirements.lock -o requirements-browser.lock pyproject.toml
 	rm -rf $(VENV)-lock
 
 clean:

@@ -57,7 +57,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     for item in items:
         about = {*item.path.relative_to(item.config.rootpath).parts, *_stores_of(item)}
-        if "federation" in about:
+        if "dashboard" in about:
+            item.add_marker("browser")
+        elif "federation" in about:
             item.add_marker("federation")
         elif "channel" in about:
             continue  # of nanobot's gateway: steps of its own

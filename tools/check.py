@@ -34,6 +34,7 @@ COUNTED = (*PYTHON, "-m", "coverage", "run", *PYTEST[1:]) if COVERED else PYTEST
 SPREAD = ("--dist=worksteal",)
 KILLS = ("bad_networks", "credulous", "hub_kills", "kills", "mount_faults")
 KILLED = tuple(f"tests/federation/test_{name}.py" for name in KILLS)
+TYPESCRIPT = "typescript@5.9.3"
 SDK = "@multi-agent-protocol/sdk@0.1.15"
 
 # One after the other, before all tests: they take seconds.
@@ -48,6 +49,7 @@ RULES = {
 BESIDE = {
     "packages from npm": (*PYTHON, "tools/npm.py", SDK, "ws@8"),
     "agent-inbox from npm": (*PYTHON, "tools/npm.py", "agent-inbox@0.2.3", SDK),
+    "typescript from npm": (*PYTHON, "tools/npm.py", TYPESCRIPT),
     "node 22 from npm": (*PYTHON, "tools/npm.py", "--scripts", "node@22"),
     "nanobot": (*PYTHON, "tools/nanobot.py"),  # one test with each version; in `make interop` all
 }
@@ -61,9 +63,12 @@ LANES = (
             *(
                 "--ignore=tests/nanobot/channel",
                 "-m",
-                "not files and not daemon and not federation and not nanobot",
+                "not files and not daemon and not federation and not nanobot and not browser",
             ),
         ),
+        "typescript from npm": (),
+        # In one process: they share one browser.
+        "tests of the dashboard in a browser": (*PYTEST, "-m", "browser", "tests/dashboard"),
         "tests of files": (*COUNTED, "-n", "2", *SPREAD, "--ignore=tests/faults", "-m", "files"),
     },
     {
@@ -226,6 +231,7 @@ def main() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is started a thousand times is compiled once
     os.environ["POSTROOM_FAULTS_MUST_RUN"] = "1"  # a file of fault tests that is skipped as a whole proves nothing
     os.environ["POSTROOM_TMUX_MUST_RUN"] = "1"  # nor do tests of the inbox without tmux, where it can be had
+    os.environ["POSTROOM_BROWSER_MUST_RUN"] = "1"  # nor do those of the dashboard without a browser
     for old in Path().glob(".coverage*"):
         old.unlink()
     began = time.monotonic()

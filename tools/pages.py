@@ -1,5 +1,5 @@
-"""Writes every file that is made from the code: the reference pages, the types of `aio`, the plugin's files, and the
-characters that the dashboard writes out.
+"""Writes every file that is made from the code: the reference pages, the types of `aio`, the plugin's files, and
+the characters that the dashboard writes out.
 
 With --check it writes nothing and says which of them are not current.
 """

@@ -21,7 +21,9 @@ from tests.server.http.visiting import enter, lending
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Route, WebSocketRoute
 
-MUST_RUN = "POSTROOM_BROWSER_MUST_RUN"  # set by tools/check.py: where a browser can be installed, skipping proves nothing
+MUST_RUN = (
+    "POSTROOM_BROWSER_MUST_RUN"  # set by tools/check.py: where a browser can be installed, skipping proves nothing
+)
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 PATIENCE = 30_000.0  # milliseconds; only what hangs takes this long, on a busy machine, too
 STORED = "postroom.visit"  # where the page keeps its token
@@ -43,7 +45,7 @@ def excuse(must_run: bool, find: Callable[[str], str | None] = shutil.which, use
 def need_browser() -> str:
     """Return the path of the browser; skip the test where there is none, if that is allowed."""
     try:
-        import playwright.sync_api  # noqa: F401, PLC0415 - it is not among the packages of `dev`
+        import playwright.sync_api  # noqa: F401 - it is not among the packages of `dev`
     except ImportError:
         found = None
     else:
@@ -58,7 +60,7 @@ def need_browser() -> str:
 @contextmanager
 def browsers() -> Iterator[Browser]:
     path = need_browser()
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - as above
+    from playwright.sync_api import sync_playwright
 
     with sync_playwright() as tools:
         # A browser of root has no sandbox.
@@ -84,7 +86,9 @@ class House:
             yield signing(room)
 
     @contextmanager
-    def tab(self, at: str = "#/waiting", *, token: str | None = None, plant: Plant | None = None, **options: Any) -> Iterator[Tab]:
+    def tab(
+        self, at: str = "#/waiting", *, token: str | None = None, plant: Plant | None = None, **options: Any
+    ) -> Iterator[Tab]:
         """A tab of its own, with the token of the visit in its storage."""
         context = self.browser.new_context(**({"viewport": {"width": 1440, "height": 900}} | options))
         context.set_default_timeout(PATIENCE)
@@ -176,7 +180,9 @@ class Tab:
     def complaints(self) -> list[str]:
         """What the page complained about, and which requests went elsewhere."""
         said = [one for one in self.problems if not any(re.search(each, one) for each in self.expected)]
-        return said + [f"request: {url}" for url in self.requests if not url.startswith((f"{self.address}/", "blob:"))]
+        return said + [
+            f"request: {url}" for url in self.requests if not url.startswith((f"{self.address}/", "blob:"))
+        ]
 
     # -- what the service says, changed on its way
 

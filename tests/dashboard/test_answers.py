@@ -62,7 +62,7 @@ def answer(tab: Tab, text: str, words: str, key: str = "r") -> None:
 
 def test_from_the_link_to_an_answered_question_by_keys_alone(one: House, room: Room) -> None:
     escalated = room.mailbox("coder").escalate("May I drop it?", subject="Drop the index", reason="approval").id
-    with lending(one.daemon) as (_, code), one.tab(f"#code={code}", token="of nobody") as tab:
+    with lending(one.daemon) as (_, code), one.tab(f"#code={code}", token="of nobody") as tab:  # noqa: S106 - it is none
         answer(tab, "Drop the index", "but keep a copy", "a")
         tab.see(".notices", "Approved; coder is notified.")
         got = until(lambda: answers(room, escalated))
@@ -190,7 +190,12 @@ def test_a_letter_that_is_sent_again_after_a_lost_connection_arrives_once(one: H
 
 def test_without_the_key_of_its_draft_it_would_arrive_twice(one: House, room: Room) -> None:
     """The twin: each attempt has a key of its own."""
-    plant = {"composer.js": ("const key = draftOf(letter, action.name).key || newKey();\n      try", "const key = newKey();\n      try")}
+    plant = {
+        "composer.js": (
+            "const key = draftOf(letter, action.name).key || newKey();\n      try",
+            "const key = newKey();\n      try",
+        )
+    }
     with one.tab(plant=plant) as tab:
         write_twice(tab, "more than once, alas")
         assert 1 != arrived(room, "more than once, alas")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -15,14 +16,22 @@ import pytest
 from postroom.core.presentation import show_hidden
 from postroom.dashboard.files import STATIC, read_files
 from tests.dashboard import browser
-from tools.npm import place_of
 
+NPM = runpy.run_path(str(Path(__file__).parent.parent.parent / "tools" / "npm.py"))
 MOST_BYTES = 60 * 1024  # of all files as they are sent
 TYPESCRIPT = "typescript@5.9.3"
 # What would make markup, code or a request of text. `setAttribute("href", …)` stands in two checked places.
 FORBIDDEN = (
     *(r"\binnerHTML\b", r"\bouterHTML\b", r"insertAdjacentHTML", r"document\.write", r"\beval\b", r"new Function"),
-    *(r"unsafe\w*HTML", r"unsafeSVG", r"unsafeStatic", r"<script", r"\sstyle=", r"\son[a-z]+=\"", r"\.href\s*=[^=]"),
+    *(
+        r"unsafe\w*HTML",
+        r"unsafeSVG",
+        r"unsafeStatic",
+        r"<script",
+        r"\sstyle=",
+        r"\son[a-z]+=\"",
+        r"\.href\s*=[^=]",
+    ),
     *(r"javascript:", r"createContextualFragment", r"DOMParser", r"srcdoc", r"\bimport\(\""),
 )
 # Addresses that stand in our files and are not asked for.
@@ -43,7 +52,9 @@ def unvendored(folder: Path) -> list[str]:
     wrong = []
     named = {"manifest.json"}
     for name, package in manifest.items():
-        wrong += [f"{name}: {field}" for field in ("version", "license", "source", "files") if not package.get(field)]
+        wrong += [
+            f"{name}: {field}" for field in ("version", "license", "source", "files") if not package.get(field)
+        ]
         wrong += [] if f"{name}/LICENSE" in package["files"] else [f"{name}: no licence"]
         for file, expected in package["files"].items():
             named.add(file)
@@ -137,11 +148,13 @@ def test_hidden_characters_are_those_of_the_command_line() -> None:
     python = re.sub(r"\\u\{([0-9a-f]+)\}", lambda found: re.escape(chr(int(found[1], 16))), pattern[1])
     ours = re.compile(python)
     codes = [*range(0xD800), *range(0xE000, 0x10000), *range(0xDFFF0, 0xE1010), *range(0x1F000, 0x1F700)]
-    assert [] == [hex(code) for code in codes if bool(ours.match(chr(code))) != (show_hidden(chr(code)) != chr(code))]
+    assert [] == [
+        hex(code) for code in codes if bool(ours.match(chr(code))) != (show_hidden(chr(code)) != chr(code))
+    ]
 
 
 def checked(folder: Path) -> subprocess.CompletedProcess[str]:
-    compiler = place_of(TYPESCRIPT) / "node_modules/.bin/tsc"
+    compiler = NPM["place_of"](TYPESCRIPT) / "node_modules/.bin/tsc"
     if not compiler.exists():
         pytest.skip(f"the types are not checked: python tools/npm.py {TYPESCRIPT}")
     return subprocess.run([compiler, "-p", folder / "jsconfig.json"], capture_output=True, text=True, check=False)
@@ -160,7 +173,9 @@ def test_a_wrong_type_is_found(tmp_path: Path) -> None:
 
 
 def test_the_page_s_set_is_written_by_make_pages() -> None:
-    done = subprocess.run([sys.executable, "tools/pages.py", "--check"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "tools/pages.py", "--check"], capture_output=True, text=True, check=False
+    )
     assert "hidden.js" not in done.stdout + done.stderr
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MARKUP = (
     "<script>document.title = 'taken'; window.taken = 1</script>",
     "<img src=x onerror='window.taken = 1'><svg onload='window.taken = 1'>",
-    "<a href=\"javascript:window.taken = 1\">click</a> [click](javascript:window.taken=1) <javascript:window.taken=1>",
+    '<a href="javascript:window.taken = 1">click</a> [click](javascript:window.taken=1) <javascript:window.taken=1>',
     "![picture](https://elsewhere.example/pixel.png) [named](https://elsewhere.example/?q=1 'title')",
     "[https://bank.example](https://elsewhere.example/login)",
     "<style>* { display: none }</style><base href='https://elsewhere.example/'>",
@@ -42,7 +42,23 @@ SLOW = {
 }
 LONGEST_TASK = 1500  # milliseconds on a busy machine; without a cut it is 47,000
 ELEMENTS = (
-    *("P", "DIV", "SPAN", "H4", "H5", "PRE", "CODE", "UL", "OL", "LI", "BLOCKQUOTE", "HR", "TABLE", "THEAD", "TBODY"),
+    *(
+        "P",
+        "DIV",
+        "SPAN",
+        "H4",
+        "H5",
+        "PRE",
+        "CODE",
+        "UL",
+        "OL",
+        "LI",
+        "BLOCKQUOTE",
+        "HR",
+        "TABLE",
+        "THEAD",
+        "TBODY",
+    ),
     *("TR", "TH", "TD", "STRONG", "EM", "DEL", "A", "BDI"),
 )
 # What no letter may make. Two buttons below a body are ours.
@@ -108,8 +124,12 @@ def test_hidden_and_reordering_characters_are_written_out_everywhere(one: House)
             shown = tab.text(selector)
             assert "\\u{202e}fdp.exe" in shown
             assert not set(HIDDEN[7:]) & set("\u202e\u2066\u2069\u200b\x1b\U000e0041") & set(shown)
-        assert "isolate" == tab.page.evaluate("() => getComputedStyle(document.querySelector('.row.picked bdi')).unicodeBidi")
-        assert "plaintext" == tab.page.evaluate("() => getComputedStyle(document.querySelector('.body p')).unicodeBidi")
+        assert "isolate" == tab.page.evaluate(
+            "() => getComputedStyle(document.querySelector('.row.picked bdi')).unicodeBidi"
+        )
+        assert "plaintext" == tab.page.evaluate(
+            "() => getComputedStyle(document.querySelector('.body p')).unicodeBidi"
+        )
 
 
 @pytest.mark.parametrize("name", SLOW)
@@ -139,7 +159,12 @@ def test_a_letter_that_is_slow_to_lay_out_is_cut(one: House, name: str) -> None:
 
 def test_a_file_is_bytes_under_a_safe_name(one: House) -> None:
     content = b"<html><script>window.taken = 1</script></html>"
-    part = {"type": "file", "path": "../../r\u202efdp.exe;x.html", "bytes": base64.b64encode(content).decode(), "media": "text/html"}
+    part = {
+        "type": "file",
+        "path": "../../r\u202efdp.exe;x.html",
+        "bytes": base64.b64encode(content).decode(),
+        "media": "text/html",
+    }
     with one.room() as room:
         sent = room.mailbox("mallory").send("human", [part], subject="A file")
     with one.tab(f"#/waiting?open={sent.id}", accept_downloads=True) as tab:
@@ -167,8 +192,40 @@ def test_data_is_folded_and_its_large_integers_are_as_they_were_written(one: Hou
 # -- the Markdown renderer by itself
 
 JUNK = (
-    *("*", "**", "_", "__", "`", "``", "```\n", "\n~~~ js\n", "~~", "[", "](", ")", "!", "|", "\n|---|---|\n", "\n> ", "\n- "),
-    *("\n1. ", "\n# ", "\n    ", "\n\n", "\\", "<b>", "&amp;", "\t", " ", " ", "https://x.example/", "\n- [x] ", "\n***\n"),
+    *(
+        "*",
+        "**",
+        "_",
+        "__",
+        "`",
+        "``",
+        "```\n",
+        "\n~~~ js\n",
+        "~~",
+        "[",
+        "](",
+        ")",
+        "!",
+        "|",
+        "\n|---|---|\n",
+        "\n> ",
+        "\n- ",
+    ),
+    *(
+        "\n1. ",
+        "\n# ",
+        "\n    ",
+        "\n\n",
+        "\\",
+        "<b>",
+        "&amp;",
+        "\t",
+        " ",
+        " ",
+        "https://x.example/",
+        "\n- [x] ",
+        "\n***\n",
+    ),
     *("\na|b\n|---|---|\n", "\na|b\n|---|---|\n", "|", "|"),
     *("\u202e", "\u0000"[:0], "\U0001f469\u200d\U0001f4bb", "\ud7ff", "é"),
 )
@@ -192,14 +249,16 @@ RENDER = """async ([base, texts]) => {
 
 
 def rendered(tab: Tab, texts: list[str]) -> list[dict[str, Any]]:
-    base = tab.page.evaluate("() => document.querySelector('link[rel=stylesheet]').getAttribute('href').replace('/style.css', '')")
+    base = tab.page.evaluate(
+        "() => document.querySelector('link[rel=stylesheet]').getAttribute('href').replace('/style.css', '')"
+    )
     found: list[dict[str, Any]] = tab.page.evaluate(RENDER, [base, texts])
     return found
 
 
 def fuzz(tab: Tab, many: int = 1500) -> None:
     """Whatever the text: known elements alone, no word lost, doubled or moved, only web addresses, and quickly."""
-    chance = random.Random(26)  # noqa: S311 - the same texts each time
+    chance = random.Random(26)
     texts, words = [], []
     for _ in range(many):
         pieces, said = [], []
@@ -228,7 +287,10 @@ def test_any_text_becomes_known_elements_and_no_word_is_lost(one: House) -> None
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ('cells.push(cells.splice(many - 1).join(" | "))', "cells.length = many"),  # cells that are too many are lost
+        (
+            'cells.push(cells.splice(many - 1).join(" | "))',
+            "cells.length = many",
+        ),  # cells that are too many are lost
         ("return html`<em>${one.of.map(inline)}</em>`;", "return html`<i>${one.of.map(inline)}</i>`;"),
         ("/^https?:\\/\\/[^\\s", "/^[^\\s"),  # any address becomes a link
     ],
@@ -253,7 +315,9 @@ def test_what_agents_write_looks_as_they_meant_it(one: House) -> None:
     )
     with one.tab() as tab:
         (got,) = rendered(tab, [text])
-        assert {"H4", "STRONG", "CODE", "EM", "DEL", "UL", "OL", "LI", "TABLE", "PRE", "BLOCKQUOTE", "A"} <= set(got["elements"])
+        assert {"H4", "STRONG", "CODE", "EM", "DEL", "UL", "OL", "LI", "TABLE", "PRE", "BLOCKQUOTE", "A"} <= set(
+            got["elements"]
+        )
         assert ["https://x.example/a?b=1"] == got["links"]
         assert "snake_case_name" in got["text"]
         assert "\u2611 three" in got["text"]

@@ -62,7 +62,11 @@ def refuse(method: str) -> Any:
         if call["method"] != method:
             return reply
         data = {"name": "NotAllowed", "code": 2001, "retryable": False, "hint": "postroom dashboard --as human"}
-        return {"jsonrpc": "2.0", "id": reply["id"], "error": {"code": -32001, "message": "this is not yours", "data": data}}
+        return {
+            "jsonrpc": "2.0",
+            "id": reply["id"],
+            "error": {"code": -32001, "message": "this is not yours", "data": data},
+        }
 
     return change
 
@@ -90,9 +94,16 @@ def test_a_view_that_waits_for_its_answer_says_so_and_is_no_empty_one(full: Hous
 
 def test_an_answer_that_never_was_is_not_taken_for_an_empty_one(full: House) -> None:
     """The twin: a view that takes "not yet" for "nothing" is found."""
-    plant = {"app.js": ("if (value === undefined) return", "if (value === undefined) return nothingHere(empty()); if (false) return")}
+    plant = {
+        "app.js": (
+            "if (value === undefined) return",
+            "if (value === undefined) return nothingHere(empty()); if (false) return",
+        )
+    }
     with full.tab("#/flow", plant=plant) as tab:
-        tab.between(lambda call, reply: {"jsonrpc": "2.0", "method": "late"} if call["method"] == "mail/dead" else reply)
+        tab.between(
+            lambda call, reply: {"jsonrpc": "2.0", "method": "late"} if call["method"] == "mail/dead" else reply
+        )
         tab.go("#/dead")
         tab.see("main .state")
         assert ["loading"] != states(tab)

@@ -167,7 +167,7 @@ async function lock() {
 /** The title, the icon and a note say what waits for the person, also while the tab is hidden. */
 function announce() {
   const many = blocked().length;
-  document.title = `${many ? `(${many}) ` : ""}${current.title} – Postroom`;
+  document.title = `${many ? `(${many}) ` : ""}${current.title} · Postroom`;
   const icon = document.getElementById("icon");
   const address = icon?.getAttribute("href")?.replace(/icon(-waiting)?\.svg$/, many ? "icon-waiting.svg" : "icon.svg");
   if (icon && address && icon.getAttribute("href") !== address) icon.setAttribute("href", address);
@@ -198,7 +198,7 @@ function page() {
   const old = isOld ? stale(current.at() || client.brokenSince, `The service does not answer; ${seconds ? `the next try is in ${duration(seconds)}` : "trying now"}.`) : nothing;
   return html`<a class="skip" href="#main" @click=${(/** @type {Event} */ event) => { event.preventDefault(); current.focus?.(); }}>To the content</a>
     <header class="head"><a class="brand" href="#/waiting"><img src=${icon()} alt="" width="20" height="20"> Postroom</a>
-      <search><form role="search" @submit=${(/** @type {Event} */ event) => { event.preventDefault(); find(); }}><label for="search" class="unseen">Search</label>
+      <search><form @submit=${(/** @type {Event} */ event) => { event.preventDefault(); find(); }}><label for="search" class="unseen">Search</label>
         <input id="search" type="search" placeholder="Search" autocomplete="off" spellcheck="false" @keydown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && current.focus?.()}><kbd aria-hidden="true">/</kbd></form></search>
       <span class="grow"></span>${connection()}
       <button type="button" class="plain" title="Keys" @click=${help}><kbd>?</kbd><span class="unseen">Keys</span></button></header>
