@@ -172,7 +172,8 @@ class Tab:
         return found
 
     def text(self, selector: str) -> str:
-        return self.page.locator(selector).first.inner_text()
+        found: str = self.page.locator(selector).first.inner_text()  # typed also where there is no Playwright
+        return found
 
     def rows(self) -> list[str]:
         return self.texts(".list [role=option]")
