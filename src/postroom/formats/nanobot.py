@@ -42,6 +42,7 @@ def bus_fields(message: Message) -> dict[str, Any]:
     Nothing that a peer wrote becomes a key here: nanobot acts on some metadata keys.
     """
     return {
+        "mailbox": {"id": message.id, "from": message.sender, "kind": message.kind, "thread": message.thread},
         TYPE: message.kind,
         TASK: None if message.task is None else to_plain(message.task),
         "mailbox_parts": [

@@ -182,19 +182,15 @@ def do(box: Mailbox, effect: Do) -> str:
 def sent(box: Mailbox) -> list[Entry]:
     """Return the letters that were sent, as entries with what became of them, the newest first."""
     return [
-        state.NEW
+        plain(letter)
         | {
             "what": "sent",
             "state": _outcome(box.trace(letter.id).stops),
-            "id": letter.id,
             "letter": letter.id,
-            "thread": letter.thread,
             "since": letter.created_at.isoformat(),
             "from": ", ".join(recipient.address for recipient in letter.recipients),
-            "subject": letter.subject,
-            "text": letter.text,
-            "priority": letter.priority.name.lower(),
             "due_at": None,
+            "read": None,
         }
         for letter in box.sent(MOST_SENT)
     ]

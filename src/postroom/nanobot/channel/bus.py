@@ -53,7 +53,6 @@ def inbound(turn: ModelTurn, unpacked: Unpacked) -> Inbound:
         content = channel_text.work(message, unpacked.text, nonce, answered=answered, task=intent.task)
     else:
         content = channel_text.result(message, unpacked.text, nonce, task=intent.task)
-    ours = {"id": message.id, "from": message.sender, "kind": message.kind, "thread": message.thread}
     origin = intent.origin if intent.action == "report" else None
     return Inbound(
         channel="system" if origin else OWN_CHANNEL,
@@ -62,7 +61,7 @@ def inbound(turn: ModelTurn, unpacked: Unpacked) -> Inbound:
         session=intent.session,
         content=content,
         media=unpacked.media,
-        metadata={OWN_CHANNEL: ours, **bus_fields(message)},
+        metadata=bus_fields(message),
     )
 
 
