@@ -20,7 +20,7 @@ _PAIRS = [a + b for a in _CROCKFORD for b in _CROCKFORD]  # ten bits at a time
 _DIGITS = bytes(ord(_CROCKFORD[byte % 32]) for byte in range(256))  # five bits of any byte, as a digit
 _random = Random()
 os.register_at_fork(after_in_child=_random.seed)  # parent and child must not draw the same numbers
-_UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # counts while the machine sleeps, where it can
+UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # counts while the machine sleeps, where it can
 
 
 class Clock(Protocol):
@@ -43,7 +43,7 @@ class SystemClock:
         self._boot = boot_id()
 
     def now(self) -> Moment:
-        return Moment(wall=datetime.now(UTC), steady=time.clock_gettime(_UPTIME), boot=self._boot)
+        return Moment(wall=datetime.now(UTC), steady=time.clock_gettime(UPTIME), boot=self._boot)
 
 
 class RandomIds:

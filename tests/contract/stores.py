@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from hashlib import blake2b
 from pathlib import Path
 
 from msgspec import Struct
@@ -14,6 +16,7 @@ from postroom.store.protocol import Store
 from postroom.store.sqlite.memory import MemoryStore
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import StillClock
+from tests.postgres.server import programs, shared
 
 
 class Kind(Struct, frozen=True):
@@ -32,6 +35,16 @@ def _files(layout: str) -> Kind:
     return Kind(layout, open_files, lasts=True, patience=4)
 
 
+def _open_postgres(folder: Path, boot: str) -> Store:
+    from postroom.store.postgres.store import PostgresStore
+
+    room = f"room_{blake2b(os.fsencode(folder), digest_size=8).hexdigest()}"
+    return PostgresStore(shared(os.getpid()).address(room), clock=StillClock(boot))
+
+
+# Rooms on a PostgreSQL server that the tests start, where there is one to start.
+POSTGRES = (Kind("postgres", _open_postgres, lasts=True, patience=4),) if programs() else ()
+
 # No power is cut here, so nobody waits for the disk; the tests of the store and of its faults do.
 STORES = (
     Kind("memory", lambda _folder, boot: MemoryStore(clock=StillClock(boot)), lasts=False),
@@ -41,5 +54,6 @@ STORES = (
         lasts=True,
     ),
     *map(_files, NAMES),
+    *POSTGRES,
 )
 CORE = STORES[1:2]  # where a test is about what stands above the store; one in memory is the same engine

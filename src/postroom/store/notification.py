@@ -205,7 +205,7 @@ class LocalWatch:
 
     def __init__(self, notifier: LocalNotifier, mailboxes: set[str]) -> None:
         self._notifier = notifier
-        self._mailboxes = mailboxes
+        self.mailboxes = mailboxes
         self._notified: set[str] = set()
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
@@ -213,11 +213,11 @@ class LocalWatch:
         os.set_blocking(self._writer, False)
 
     def add(self, mailbox: str) -> None:
-        self._mailboxes.add(mailbox)
+        self.mailboxes.add(mailbox)
 
     def notify(self, mailboxes: set[str]) -> None:
         """Record the signal; called by the notifier, under its lock."""
-        watched = mailboxes & self._mailboxes
+        watched = mailboxes & self.mailboxes
         if watched:
             self._notified |= watched
             with contextlib.suppress(BlockingIOError):  # the pipe is full: it is readable already

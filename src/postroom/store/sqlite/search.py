@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from .queries import Statement
 
 
-_EVERY = "\ue001"
-_PARTY = "\ue002"
-EVERY_LETTER = f'"{_EVERY}"'  # matches every letter in the index
+EVERY = "\ue001"
+PARTY = "\ue002"
+EVERY_LETTER = f'"{EVERY}"'  # matches every letter in the index
 _SIGN = dict(zip(Marks.__struct_fields__, "\ue003\ue004\ue005\ue006\ue007", strict=True))
 
 
@@ -55,9 +55,14 @@ def index_text(message: Message, party: Iterable[int]) -> str:
     fields = [
         text if text.isascii() and not has_controls(text) else " ".join(words(text)) for text in texts(message)
     ]
-    marks = [_mark(name, value) for name, value in _pairs(marks_of(message))]
-    mailboxes = [f"{_PARTY}{mailbox}" for mailbox in party]
-    return f" {BREAK} ".join([*fields, " ".join([_EVERY, *mailboxes, *marks])])
+    marks = words_of_marks(message)
+    mailboxes = [f"{PARTY}{mailbox}" for mailbox in party]
+    return f" {BREAK} ".join([*fields, " ".join([EVERY, *mailboxes, *marks])])
+
+
+def words_of_marks(message: Message) -> list[str]:
+    """Return the marks of a letter as the index has them."""
+    return [_mark(name, value) for name, value in _pairs(marks_of(message))]
 
 
 def expression(query: SearchQuery, party: int | None) -> str:
@@ -65,23 +70,22 @@ def expression(query: SearchQuery, party: int | None) -> str:
 
     Unwanted recipients are not excluded here: a recipient that the reader may not see must make no difference.
     """
-    wanted = [EVERY_LETTER if party is None else _quoted(f"{_PARTY}{party}")]
+    wanted = [EVERY_LETTER if party is None else _quoted(f"{PARTY}{party}")]
     wanted += [_phrase(term) for term in query.terms]
-    wanted += _any_of("senders", any_name(query, query.wanted.senders))
-    for recipient in query.wanted.recipients:
-        wanted += _any_of("recipients", query.names_of(recipient))
-    for name in ("kinds", "threads"):
-        wanted += _any_of(name, getattr(query.wanted, name))
-    wanted += [_quoted(_mark("tags", tag)) for tag in query.wanted.tags]
+    wanted += [f"({' OR '.join(map(_quoted, some))})" for some in wanted_marks(query)]
     unwanted = replace(query.unwanted, senders=tuple(any_name(query, query.unwanted.senders)), recipients=())
     without = [_phrase(term) for term in query.without]
     without += [_quoted(_mark(name, value)) for name, value in _pairs(unwanted)]
     return f"({' AND '.join(wanted)})" + "".join(f" NOT {phrase}" for phrase in without)
 
 
-def _any_of(name: str, values: Iterable[str]) -> list[str]:
-    marks = [_quoted(_mark(name, value)) for value in values]
-    return [f"({' OR '.join(marks)})"] if marks else []
+def wanted_marks(query: SearchQuery) -> list[list[str]]:
+    """Return the marks that a letter needs, as the index has them: one of each list."""
+    wanted = query.wanted
+    lists = [("senders", any_name(query, wanted.senders)), ("kinds", wanted.kinds), ("threads", wanted.threads)]
+    lists += [("recipients", query.names_of(recipient)) for recipient in wanted.recipients]
+    lists += [("tags", (tag,)) for tag in wanted.tags]
+    return [[_mark(name, value) for value in values] for name, values in lists if values]
 
 
 def _phrase(term: Term) -> str:
@@ -212,6 +216,10 @@ class Index:
             return self._about(self._open()).letters
         except (*_BROKEN, *_UNAVAILABLE):
             return 0
+
+    def is_behind(self, run: RunQuery, upto: int, letters: int) -> bool:
+        """Return whether there are more than `letters` letters after a number."""
+        return bool(run(_LAST_NUMBER, [])[0][0] - upto > letters and run(_HAS_MORE, [upto, letters])[0][0])
 
     def close(self) -> None:
         self._disconnect()
@@ -354,15 +362,10 @@ _LAST_NUMBER = "SELECT coalesce(max(number), 0) FROM letters"
 _HAS_MORE = "SELECT EXISTS (SELECT 1 FROM letters WHERE number > ? ORDER BY number LIMIT 1 OFFSET ?)"
 _BODIES = "SELECT l.number, l.body FROM letters l WHERE"
 _LETTERS = "SELECT l.number, l.sum, l.body FROM letters l WHERE"
-_PARTY_SQL = (
+PARTY_SQL = (
     " AND (l.sender = ? OR EXISTS"
     f" (SELECT 1 FROM deliveries d WHERE d.number = l.number AND d.mailbox = ? AND d.state > 0 AND {SHOWN}))"
 )
-
-
-def is_behind(run: RunQuery, upto: int, letters: int) -> bool:
-    """Return whether there are more than `letters` letters after a number."""
-    return bool(run(_LAST_NUMBER, [])[0][0] - upto > letters and run(_HAS_MORE, [upto, letters])[0][0])
 
 
 def catch_up(index: Index, run: RunQuery) -> int:
@@ -371,7 +374,7 @@ def catch_up(index: Index, run: RunQuery) -> int:
     if held > SPARE and held > 2 * run("SELECT count(*) FROM letters", [])[0][0] + SPARE:
         index.discard()
     added = 0
-    while is_behind(run, index.upto(), FEW) and (slice := index.fill()):
+    while index.is_behind(run, index.upto(), FEW) and (slice := index.fill()):
         added += slice
     return added
 
@@ -379,12 +382,12 @@ def catch_up(index: Index, run: RunQuery) -> int:
 def own_letters(index: Index | None, run: RunQuery, party: int, before: int, most: int) -> list[int]:
     """Return the numbers of the newest letters below `before` that a mailbox sent or may have received."""
     upto = 0 if index is None else index.upto()
-    later = f"SELECT l.number FROM letters l WHERE l.number > ? AND l.number < ?{_PARTY_SQL}"
+    later = f"SELECT l.number FROM letters l WHERE l.number > ? AND l.number < ?{PARTY_SQL}"
     found = run(f"{later} ORDER BY l.number DESC LIMIT ?", [upto, before, party, party, most])
     numbers = [number for (number,) in found]
     if len(numbers) < most and upto and index is not None:
         below = min(upto, before - 1)
-        older = index.candidates(_quoted(f"{_PARTY}{party}"), below, most - len(numbers))
+        older = index.candidates(_quoted(f"{PARTY}{party}"), below, most - len(numbers))
         if older is None:  # the index has just failed: look at the letters themselves
             return own_letters(None, run, party, before, most)
         numbers += older
@@ -403,7 +406,7 @@ class Search:
         self._needed = [word.encode() for term in query.terms for word in term.words]
         pieces: list[tuple[str, list[Any]]] = []
         if party is not None:
-            pieces.append((_PARTY_SQL, [party, party]))
+            pieces.append((PARTY_SQL, [party, party]))
         if query.after is not None:
             pieces.append((" AND l.created_at >= ?", [rows.micros(query.after)]))
         if query.before is not None:
@@ -439,7 +442,7 @@ class Search:
         That doubles the time of the search: to index a letter costs about as much as to scan it eight times.
         """
         for _ in range(min(max(FILLS, self._scanned // (8 * SLICE)), MOST_FILLS)):
-            if not is_behind(run, upto, LONG) or not index.fill():
+            if not index.is_behind(run, upto, LONG) or not index.fill():
                 break
             upto = index.upto()
 

@@ -1,0 +1,115 @@
+"""Connections to one room: a bounded pool for each process, made again after a fork."""
+
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.types.numeric import Int8Dumper
+from psycopg_pool import ConnectionPool
+
+from .errors import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from psycopg.errors import Diagnostic
+
+    from .address import PostgresAddress
+
+Row = tuple[Any, ...]
+MOST = 8  # connections of one process; the server's own threads are fewer
+_ABANDONED: list[object] = []  # pools of a parent process: never touched after a fork
+_WARNING = "01000"
+
+
+class RoomConnection(psycopg.Connection[Row]):
+    """A connection that notices when the server gives up waiting for a standby."""
+
+    doubtful = False  # did it say so? Then what it called committed may be lost with this server
+
+
+def _notice(connection: RoomConnection, diagnostic: Diagnostic) -> None:
+    if diagnostic.sqlstate == _WARNING:
+        connection.doubtful = True
+
+
+def configure(connection: RoomConnection) -> None:
+    """Prepare a new connection."""
+    # Else each size of a number makes another prepared statement.
+    connection.adapters.register_dumper(int, Int8Dumper)
+    connection.add_notice_handler(lambda diagnostic: _notice(connection, diagnostic))
+
+
+class Database:
+    """Access to one room. SQL names the room's schema `ROOM`."""
+
+    def __init__(self, address: PostgresAddress, patience: float) -> None:
+        self.address = address
+        self._patience = patience
+        self._sql: dict[str, str] = {}
+        self._lock = allocate_lock()
+        self._pool: ConnectionPool[RoomConnection] | None = None
+        self._pid = 0
+
+    def sql(self, text: str) -> str:
+        """Return the statement for this room."""
+        return self._sql.get(text) or self._sql.setdefault(text, text.replace("ROOM", self.address.schema))
+
+    def connect(self, **options: Any) -> RoomConnection:
+        """Open a connection of its own, outside of the pool."""
+        with translated():
+            chosen: dict[str, Any] = self.address.options | options
+            connection = RoomConnection.connect(self.address.conninfo, **self._session(), **chosen)
+        configure(connection)
+        return connection
+
+    def _session(self) -> dict[str, Any]:
+        # A PgBouncer in transaction mode gives each transaction another session, where nothing is prepared.
+        return {"autocommit": True, "prepare_threshold": None if self.address.pooled else 1}
+
+    def _open(self) -> ConnectionPool[RoomConnection]:
+        with self._lock:
+            if self._pid != os.getpid():
+                _ABANDONED.append(self._pool)
+                self._pool = ConnectionPool(
+                    self.address.conninfo,
+                    connection_class=RoomConnection,
+                    kwargs=self._session() | self.address.options,
+                    min_size=0,
+                    max_size=MOST,
+                    timeout=self._patience,
+                    configure=configure,
+                    name=f"postroom-{self.address.schema}",
+                    num_workers=1,
+                    open=True,
+                )
+                self._pid = os.getpid()
+            assert self._pool is not None  # noqa: S101 - made with the pid
+            return self._pool
+
+    @contextmanager
+    def connection(self) -> Iterator[RoomConnection]:
+        """Lend a connection; one that was cut is not lent again."""
+        pool = self._pool
+        if pool is None or self._pid != os.getpid():
+            pool = self._open()
+        with translated():
+            connection = pool.getconn()
+            try:
+                yield connection
+            except psycopg.OperationalError:
+                if connection.broken:
+                    pool.drain()  # the others were probably cut with it
+                raise
+            finally:
+                pool.putconn(connection)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._pool is not None and self._pid == os.getpid():
+                self._pool.close(timeout=5.0)
+            self._pool, self._pid = None, 0

@@ -1,0 +1,78 @@
+"""Schema versions and migrations of a room in PostgreSQL: a newer room is refused, an older one is brought forward.
+
+`schema/0001.sql` makes the first version; each further number brings a room from the version before. The functions
+are made anew with each migration. Everything happens in one transaction, under a lock.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ...errors import BadStore, SchemaTooNew
+
+if TYPE_CHECKING:
+    from .connection import Database, RoomConnection
+
+_FOLDER = f"{os.path.dirname(__file__)}/schema"
+_FUNCTIONS = f"{_FOLDER}/functions.sql"
+STEPS = tuple(f"{_FOLDER}/{name}" for name in sorted(os.listdir(_FOLDER)) if name[0].isdigit())
+OLDEST_SERVER = 150000
+_LOCK = 1886352244  # of those who make or change rooms; the second key is the name of the room
+_THERE = "SELECT to_regnamespace(%s) IS NOT NULL, to_regclass(%s) IS NOT NULL"
+_SETTINGS = """
+SELECT current_setting('server_version_num')::int, current_setting('default_transaction_isolation'), current_setting('server_encoding'),
+       (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit')"""
+
+
+def check_server(connection: RoomConnection, *, durable: bool) -> str:
+    """Refuse a server that cannot keep the promises; return how far its commits are flushed."""
+    row = connection.execute(_SETTINGS).fetchone()
+    assert row is not None  # noqa: S101 - a SELECT without a table
+    version, isolation, encoding, level = row
+    problem = hint = ""
+    if version < OLDEST_SERVER:
+        problem, hint = f"PostgreSQL {version // 10000} is older than 15", "upgrade the server"
+    elif encoding != "UTF8":
+        problem, hint = f"the database is encoded in {encoding}", "create it with ENCODING 'UTF8' TEMPLATE template0"
+    elif isolation != "read committed":
+        problem = f"default_transaction_isolation is {isolation!r}"
+        hint = "ALTER ROLE … SET default_transaction_isolation = 'read committed'"
+    elif durable and level == "off":
+        problem, hint = "synchronous_commit is off: accepted mail could be lost", "set it to on for this role"
+    if problem:
+        raise BadStore(problem, field="store", hint=hint)
+    return str(level)
+
+
+def bring_up(database: Database, connection: RoomConnection) -> None:
+    """Make or migrate the room's tables."""
+    schema = database.address.schema
+    if _version(connection, schema) == len(STEPS):
+        return
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s::int, hashtext(%s))", [_LOCK, schema], prepare=False)
+        version = _version(connection, schema)  # another process may have been faster
+        if version == len(STEPS):
+            return
+        for step in (*STEPS[version:], _FUNCTIONS):
+            with open(step, encoding="utf-8") as file:
+                connection.execute(database.sql(file.read()), prepare=False)
+        connection.execute(database.sql("UPDATE ROOM.room SET version = %s"), [len(STEPS)])
+
+
+def _version(connection: RoomConnection, schema: str) -> int:
+    """Return the schema version of a room, 0 where there is none; the schema exists afterwards."""
+    is_there, is_room = connection.execute(_THERE, [schema, f"{schema}.room"]).fetchone() or (False, False)
+    if is_room:
+        found = connection.execute(f"SELECT version FROM {schema}.room").fetchone()
+        version = int(found[0]) if found else 0
+        if version > len(STEPS):
+            what = f"the room {schema} has schema {version}, this Postroom knows {len(STEPS)}"
+            raise SchemaTooNew(what, field="store", hint="upgrade: pip install -U postroom")
+        return version
+    if not is_there:
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+    elif connection.execute("SELECT 1 FROM pg_class WHERE relnamespace = %s::regnamespace LIMIT 1", [schema]).fetchone():
+        raise BadStore(f"the schema {schema} holds tables of another program", field="store", hint="choose another schema")
+    return 0
