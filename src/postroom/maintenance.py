@@ -20,7 +20,7 @@ from .errors import BadStore, Invalid, Missing, PostroomError
 from .model.report import BackupReport, Diagnosis, Level, error, note
 from .room import open, open_with
 from .settings import chosen_settings, default_room
-from .store.address import file_of, folder_of, is_blank, place_of
+from .store.address import file_of, folder_of, is_blank, local_place, place_of, server_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,6 +95,12 @@ def restore(
             field="store",
             hint="restore into a room in a file of its own, then copy that one into the folder",
         )
+    if server_of(chosen.store):
+        raise BadStore(
+            "a backup is a room in a file, and this room is on a server",
+            field="store",
+            hint="pg_restore brings back what pg_dump wrote; or restore into a file, then copy that one here",
+        )
     if path is None:
         raise BadStore("a room in memory cannot be restored", field="store", hint="use load() with an export")
     began = time.monotonic()
@@ -120,11 +126,11 @@ def copy_room(
     """Copy all mail of one room into another, of whatever kind each is. A second copy brings only what is new."""
     # Bad addresses are refused before anything is made.
     chosen = [_named(address, field, settings) for address, field in ((source, "source"), (target, "target"))]
-    source_path, target_path = (os.path.realpath(place_of(each.store) or "") for each in chosen)
+    source_path, target_path = (_whereabouts(each.store) for each in chosen)
     # By real paths: through a link, a room would be copied into itself.
     if source_path == target_path:
         raise BadStore(f"{source_path} is the room that it is copied from", field="target", hint="name another")
-    if not os.path.lexists(source_path):
+    if server_of(chosen[0].store) is None and not os.path.lexists(source_path):
         raise Missing(
             f"there is no room at {source_path}", field="source", hint="nothing was copied, and none is made"
         )
@@ -135,12 +141,17 @@ def copy_room(
             return perform(target_core, OWNER, transfer.Copy(source=source_core, progress=progress))
 
 
+def _whereabouts(address: str) -> str:
+    """Return what tells two rooms apart."""
+    return server_of(address) or os.path.realpath(place_of(address) or "")
+
+
 def _named(address: str | os.PathLike[str], field: str, settings: dict[str, Any]) -> Settings:
     if not address:
         raise BadStore("names no room", field=field)
     try:
         chosen = chosen_settings(address, settings)
-        place = place_of(chosen.store)
+        place = local_place(chosen.store)
     except BadStore as refused:
         refused.field = field
         raise

@@ -45,7 +45,7 @@ from ..server.callers import PrincipalCalls
 from ..server.executor import Executor, stay_on_one_processor
 from ..server.tls import fingerprint_of_pem
 from ..server.unix_socket import LockFile, UnixServer
-from ..store.address import place_of
+from ..store.address import local_place
 from . import options as app_options
 from .options import OFF, OPEN
 
@@ -258,6 +258,8 @@ def served_at(store: str) -> str | None:
 def lock_room(store: str) -> LockFile:
     """Lock the room for the server that is to serve it. One in memory needs none: its lock is never held."""
     path = _lock_path(store)
+    if path is not None:  # of a room on a server, no folder was made yet
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     lock = LockFile(path or "")
     if path is not None and (first := lock.take()) is not None:
         raise NameTaken(f"this room is served already, by {first}", field="room", hint="stop it first")
@@ -265,8 +267,10 @@ def lock_room(store: str) -> LockFile:
 
 
 def _lock_path(store: str) -> str | None:
-    place = place_of(store)
-    return None if place is None else f"{os.path.realpath(place)}.serving"
+    place = local_place(store)
+    if place is None:
+        return None
+    return f"{os.path.realpath(place)}.serving"
 
 
 # -- starting and stopping

@@ -29,7 +29,7 @@ from ..model.names import check_scope, fold
 from ..model.peer import Peer
 from ..server.tls import fingerprint_of_pem, first_certificate
 from ..settings import SERVICE_DEFAULTS, Settings, chosen_settings
-from ..store.address import file_of, place_of
+from ..store.address import file_of, local_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -208,7 +208,7 @@ def _inbox_system() -> dict[str, str]:
 
 
 def _socket(settings: Settings) -> str:
-    place = place_of(settings.store)
+    place = local_place(settings.store)
     if place is None:
         raise Invalid("a room in memory has no place for a socket", field="socket", hint="--socket PATH")
     return os.path.join(os.path.dirname(place), SOCKET)

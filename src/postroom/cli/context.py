@@ -33,7 +33,7 @@ from ..errors import BadStore, Invalid, PostroomError
 from ..model.names import check_agent
 from ..model.names import meant as mailbox_of
 from ..settings import NO_SUCH_SETTING, Settings, chosen_settings
-from ..store.address import absolute, file_of, is_there, place_of
+from ..store.address import absolute, file_of, is_there, place_of, server_of
 from .answer import Answer, screen_of
 from .errors import NOTHING, OK, CannotCreate, Misconfigured, NoInput, Usage
 from .parse import meant
@@ -104,7 +104,7 @@ def typed_program() -> str:
 def whole_address(store: str) -> str:
     """Return a room's absolute address; a plain path where that is enough. A room in memory keeps its address."""
     if place_of(store) is None:
-        return store
+        return server_of(store) or store
     path = absolute(store).removeprefix("sqlite:")
     return path if ":" not in path or file_of(store) is None else absolute(store)
 

@@ -1,4 +1,5 @@
-"""Store addresses: `memory:`, `sqlite:/room.db`, `files:/folder?layout=swarm`, or the path of a SQLite file.
+"""Store addresses: `memory:`, `sqlite:/room.db`, `files:/folder?layout=swarm`, `postgresql://host/database`, or the path
+of a SQLite file.
 
 Opens the store that an address names, and tells where it lies. Stores are imported here when they are opened, so
 that no program pays for a store that it does not use.
@@ -12,7 +13,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from .. import own_file
+from ..clock import SystemClock
+from ..environment import how_to_install, state_folder
 from ..errors import BadStore, Invalid
+from ..model.codec import blake2b
 from ..model.values import passes
 
 if TYPE_CHECKING:
@@ -22,16 +26,17 @@ if TYPE_CHECKING:
 
 ADDRESS_RULE = (
     "sqlite:/path/to/room.db, a path with a / or that ends in .db, files:/folder?layout=nanobot (chipset, swarm),"
-    " or memory:"
+    " postgresql://user@host/database?schema=NAME, or memory:"
 )
 
 
 class RoomAddress(NamedTuple):
     """An address, parsed."""
 
-    scheme: Literal["memory", "sqlite", "files"]
-    place: str  # the path of the file or folder; empty for a room in memory
+    scheme: Literal["memory", "sqlite", "files", "postgresql"]
+    place: str  # the path of the file or folder; empty for a room in memory or on a server
     layout: str = ""  # of a room of files
+    server: str = ""  # the whole address of a room on a server
 
 
 def parse(address: str) -> RoomAddress:
@@ -39,6 +44,10 @@ def parse(address: str) -> RoomAddress:
     if not isinstance(address, str) or not address or "\0" in address:
         raise BadStore(f"{address!a} is not an address", field="store", hint=ADDRESS_RULE)
     scheme, colon, rest = address.partition(":")
+    if colon and scheme in {"postgresql", "postgres"}:
+        from .postgres.address import parse as parse_server  # noqa: PLC0415 - see the docstring
+
+        return RoomAddress("postgresql", "", server=str(parse_server(address)))
     if colon and scheme == "memory":
         if rest:
             raise BadStore(f"memory: takes no name, got {rest!a}", field="store")
@@ -86,7 +95,9 @@ def open_store(
 
     `people` holds the folded names of people, for whom other programs settle nothing.
     """
-    scheme, place, layout = parse(address)
+    scheme, place, layout, server = parse(address)
+    if scheme == "postgresql":
+        return _open_server(server, clock=clock, durable=durable, busy_timeout=busy_timeout)
     if scheme == "memory":
         from .sqlite.memory import MemoryStore  # noqa: PLC0415 - see the docstring
 
@@ -107,6 +118,17 @@ def open_store(
     if not is_marked:
         _write_mark(place, layout)
     return store
+
+
+def _open_server(address: str, *, clock: Clock | None, durable: bool, busy_timeout: float) -> Store:
+    try:
+        from .postgres.store import PostgresStore  # noqa: PLC0415 - see the docstring
+    except ImportError as missing:
+        hint = how_to_install("postgres")
+        raise BadStore(f"a room on PostgreSQL needs {missing.name}", field="store", hint=hint) from None
+    # A machine's own clock says nothing of leases that are held elsewhere; only tests set another one.
+    chosen = None if isinstance(clock, SystemClock) else clock
+    return PostgresStore(address, clock=chosen, durable=durable, busy_timeout=busy_timeout)
 
 
 def _write_mark(folder: str, layout: str) -> None:
@@ -166,15 +188,32 @@ def file_of(address: str) -> str | None:
 
 
 def place_of(address: str) -> str | None:
-    """Return the file or folder of a room; None for one in memory, BadStore for what is no address."""
+    """Return the file or folder of a room; None for one without, BadStore for what is no address."""
     return parse(address).place or None
+
+
+def server_of(address: str) -> str | None:
+    """Return the whole address of a room on a server; None for any other room."""
+    return parse(address).server or None
+
+
+def local_place(address: str) -> str | None:
+    """Return where this machine keeps what goes with a room: sockets, locks, drafts. None for a room in memory.
+
+    That is beside the room, and for a room on a server in a folder of the user's own.
+    """
+    _, place, _, server = parse(address)
+    if not server:
+        return place or None
+    name = blake2b(server.encode(), digest_size=8).hexdigest()
+    return os.path.join(state_folder("rooms"), name, "room")
 
 
 def check_usable(address: str) -> None:
     """Refuse an address where no room can be made or opened, as far as that shows without making anything."""
     from .sqlite import ground  # noqa: PLC0415 - see the docstring
 
-    scheme, place, layout = parse(address)
+    scheme, place, layout, _ = parse(address)
     if place:
         ground.check_usable(place, is_folder=scheme == "files")
     if layout:
@@ -182,7 +221,7 @@ def check_usable(address: str) -> None:
 
 
 def is_there(address: str) -> bool | None:
-    """Return whether there is a room; any folder counts as one. None if unknown, or for a room in memory."""
+    """Return whether there is a room; any folder counts as one. None if unknown, or where there is no file."""
     place = place_of(address)
     if place is None:
         return None
@@ -209,7 +248,9 @@ def is_blank(place: str) -> bool:
 
 def absolute(address: str) -> str:
     """Return a room's address with an absolute path."""
-    scheme, place, layout = parse(address)
+    scheme, place, layout, server = parse(address)
+    if server:
+        return server
     if not place:
         raise Invalid("a room in memory is gone when it ends", field="room", hint="name a file")
     return f"{scheme}:{os.path.abspath(place)}{f'?layout={layout}' if layout else ''}"

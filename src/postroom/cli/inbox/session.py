@@ -27,7 +27,7 @@ from ...model.delivery import UNSENT, State
 from ...model.message import Part
 from ...model.names import HUMAN, meant
 from ...model.task import ESCALATION
-from ...store.address import place_of
+from ...store.address import local_place
 from ..answer import Screen
 from ..escalation import questions_first
 from ..output import BAR, barred, width, wrapped
@@ -262,7 +262,7 @@ class InboxSession:
     def __init__(self, context: Context, box: Mailbox, screen: LiveScreen, watch: Watch, notice: str) -> None:
         self._context, self._box, self._screen, self._watch = context, box, screen, watch
         self._keyboard = Keyboard()
-        self._drafts = Drafts(place_of(context.settings.store) or "", box.name)
+        self._drafts = Drafts(local_place(context.settings.store) or "", box.name)
         self._looked = self._look_at = 0.0
         self._pace = PACE
         self._letter: tuple[Message, Sequence[Message]] | None = None

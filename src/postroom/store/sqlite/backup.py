@@ -41,7 +41,7 @@ def copy_room(
     source: apsw.Connection, path: Path, *, overwrite: bool, progress: Progress, more_tables: Sequence[str] = ()
 ) -> int:
     """Copy a room into a new file, without `more_tables`, and return how many letters the copy holds."""
-    _check_place(source.filename, path, overwrite=overwrite)
+    check_place(source.filename, path, overwrite=overwrite)
     with made_whole(path, overwrite=overwrite) as growing:
         source.execute("BEGIN")  # one view for the whole copy: otherwise each write would start it over
         try:
@@ -116,14 +116,14 @@ def _name(growing: Path, path: Path) -> None:
         growing.rename(path)
 
 
-def _check_place(room: str, path: Path, *, overwrite: bool) -> None:
+def check_place(room: str, path: Path, *, overwrite: bool) -> None:
     if not path.parent.is_dir():
         raise BadStore(f"there is no folder {path.parent}", field="path")
     if path.is_dir():
         raise BadStore(f"{path} is a folder", field="path", hint="name a file in it")
     if path.exists() and not path.is_file():
         raise BadStore(f"{path} is not a regular file", field="path", hint="choose another name")
-    if belongs_to(Path(room), path):
+    if room and belongs_to(Path(room), path):
         raise BadStore(f"{path} is a file of the room itself", field="path", hint="choose another name")
     if os.path.lexists(path) and not overwrite:
         raise _taken(path)
