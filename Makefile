@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run demo test coverage test-quick test-long faults lint format bench bench-peers conformance interop pages docs picture imports shells fault-tools browser lock clean
+.PHONY: run demo test coverage test-quick test-long faults lint format bench bench-peers conformance interop pages docs picture imports shells fault-tools browser postgres lock clean
 
 run: $(READY)  ## set everything up and open the post room: a socket, HTTP, WebSocket; it says what to type next
 	@$(BIN)/postroom serve
@@ -12,10 +12,10 @@ run: $(READY)  ## set everything up and open the post room: a socket, HTTP, WebS
 demo: $(READY)  ## watch agents exchange letters, a worker killed in the middle, a letter nobody can handle, and three worlds linked
 	@$(BIN)/python examples/demo.py --slow
 
-test: $(READY) shells fault-tools browser  ## style, types, rooms, every test, the faults; prints where the time went
+test: $(READY) shells fault-tools browser postgres  ## style, types, rooms, every test, the faults; prints where the time went
 	@$(BIN)/python tools/check.py
 
-coverage: $(READY) shells fault-tools browser  ## the same, counting which lines the tests reach
+coverage: $(READY) shells fault-tools browser postgres  ## the same, counting which lines the tests reach
 	@$(BIN)/python tools/check.py --coverage
 
 # What a change breaks most often, in a minute and a half: rules, values, codecs, verbs over one store, public names.
@@ -27,7 +27,7 @@ test-quick: $(READY)  ## the inner loop: style, types, rooms, and the tests that
 test-long: $(READY)  ## the same tests with many more examples, processes and kills; the faults have their own
 	@POSTROOM_TEST_LONG=1 $(BIN)/python -m pytest -q -n 2 --ignore=tests/faults
 
-faults: $(READY) fault-tools  ## the long form of the fault suite: kills, failing disks, damage, clocks, load
+faults: $(READY) fault-tools postgres  ## the long form of the fault suite: kills, failing disks, damage, clocks, load
 	@POSTROOM_TEST_LONG=1 POSTROOM_FAULTS_MUST_RUN=1 $(BIN)/python -m pytest -q -n 2 --durations=8 tests/faults
 
 lint: $(READY)  ## style, types, rooms; prints the shape of the code
@@ -110,10 +110,19 @@ browser: $(READY)
 	   $$pip install -q --disable-pip-version-check --require-hashes -r requirements-browser.lock && touch $(DRIVER); \
 	 fi
 
+# A server for the tests of rooms on PostgreSQL; each test starts its own, in a temporary folder.
+postgres:
+	@if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 && ! command -v initdb >/dev/null && \
+	   [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	   echo "installing postgresql-15, to test rooms on a server"; \
+	   { apt-get install -qq -y postgresql-15 || { apt-get update -qq && apt-get install -qq -y postgresql-15; }; } \
+	     >/dev/null 2>&1 </dev/null || echo "could not install postgresql-15"; \
+	 fi
+
 lock:  ## pin the newest versions of everything
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/pip install -q pip-tools
-	$(VENV)-lock/bin/pip-compile -q --extra dev --extra serve --extra mcp --strip-extras --generate-hashes --no-emit-index-url \
+	$(VENV)-lock/bin/pip-compile -q --extra dev --extra serve --extra mcp --extra postgres --strip-extras --generate-hashes --no-emit-index-url \
 		--no-emit-trusted-host --no-emit-find-links --no-header --upgrade -o requirements.lock pyproject.toml
 	$(VENV)-lock/bin/pip-compile -q --extra docs --strip-extras --generate-hashes --no-emit-index-url \
 		--no-emit-trusted-host --no-emit-find-links --no-header --upgrade -c requirements.lock -o requirements-docs.lock pyproject.toml

@@ -22,6 +22,7 @@ from . import (
     maps,
     mcp_http,
     memory,
+    postgres,
     report,
     scaling,
     search,
@@ -49,6 +50,7 @@ MEASURES: dict[str, Callable[[Effort, Path], Iterator[Line | Curve]]] = {
     "waiting": waiting.measure,
     "start": start.measure,
     "memory": memory.measure,
+    "postgres": postgres.measure,
     "command": command.measure,
     "hooks": hooks.measure,
 }

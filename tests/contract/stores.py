@@ -25,6 +25,7 @@ class Kind(Struct, frozen=True):
     name: str
     open: Callable[[Path, str], Store]
     lasts: bool  # does it outlive its process?
+    in_files: bool = True  # here, where a test can read them
     patience: int = 1  # where one look takes so many times as long, so many times fewer are taken
 
 
@@ -39,11 +40,11 @@ def _open_postgres(folder: Path, boot: str) -> Store:
     from postroom.store.postgres.store import PostgresStore
 
     room = f"room_{blake2b(os.fsencode(folder), digest_size=8).hexdigest()}"
-    return PostgresStore(shared(os.getpid()).address(room), clock=StillClock(boot))
+    return PostgresStore(shared(os.getpid()).address(room), clock=StillClock(boot), durable=False)
 
 
 # Rooms on a PostgreSQL server that the tests start, where there is one to start.
-POSTGRES = (Kind("postgres", _open_postgres, lasts=True, patience=4),) if programs() else ()
+POSTGRES = (Kind("postgres", _open_postgres, lasts=True, in_files=False, patience=4),) if programs() else ()
 
 # No power is cut here, so nobody waits for the disk; the tests of the store and of its faults do.
 STORES = (

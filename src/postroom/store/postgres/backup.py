@@ -50,7 +50,10 @@ def copy_room(store: PostgresStore, path: Path, *, overwrite: bool, progress: Pr
             with source.transaction(), target:
                 found = source.execute(store.database.sql("SELECT count(*) FROM ROOM.letters")).fetchone()
                 letters: int = found[0] if found else 0
-                room = source.execute(store.database.sql("SELECT name, trimmed FROM ROOM.room")).fetchone() or ("", 0)
+                room = source.execute(store.database.sql("SELECT name, trimmed FROM ROOM.room")).fetchone() or (
+                    "",
+                    0,
+                )
                 # A new epoch, and a boot that never was: whoever opens it begins anew.
                 target.execute("INSERT INTO room VALUES (1, ?, ?, '', ?)", (room[0], os.urandom(4).hex(), room[1]))
                 done = 0

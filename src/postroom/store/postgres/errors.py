@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 LOOK_FIRST = "PR001"  # of our function `post`: a letter that must be looked at under the lock
 RESTORE = "stop all agents, and restore a backup"
 _AGAIN = "try again; a letter that is sent again with its key is never doubled"
-_CUT = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "53300"})  # the server ends sessions, or takes no more
+_CUT = frozenset(
+    {"57P01", "57P02", "57P03", "57P05", "25P03", "53300"}
+)  # the server ends sessions, or takes no more
 
 
 class LookFirst(PostroomError):

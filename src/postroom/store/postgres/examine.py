@@ -32,7 +32,9 @@ _PREPARED = "SELECT count(*) FROM pg_prepared_xacts"
 _DEAD = """
 SELECT relname, n_live_tup, n_dead_tup, pg_total_relation_size(relid) FROM pg_stat_user_tables
 WHERE schemaname = %s ORDER BY n_dead_tup DESC"""
-_STANDBYS = "SELECT application_name, state, sync_state, extract(epoch FROM replay_lag)::float8 FROM pg_stat_replication"
+_STANDBYS = (
+    "SELECT application_name, state, sync_state, extract(epoch FROM replay_lag)::float8 FROM pg_stat_replication"
+)
 _LISTENERS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
 _LEFT = """
 SELECT count(*) FROM ROOM.deliveries d WHERE NOT EXISTS (SELECT FROM ROOM.letters l WHERE l.number = d.number)"""
@@ -55,17 +57,25 @@ def _server(store: PostgresStore) -> Iterator[Finding]:
     yield ok("server", f"PostgreSQL {version}, schema {store.address.schema}")
     if standby:
         yield error("server", "this server is a standby", "name the primary in the address")
-    if "off" in {fsync, pages}:
-        yield error("durability", "fsync or full_page_writes is off: a crash can lose or break all mail", "set both to on")
+    if "off" in {fsync, pages} and store.level:
+        yield error(
+            "durability", "fsync or full_page_writes is off: a crash can lose or break all mail", "set both to on"
+        )
     elif level == "off" and store.level:
         yield error("durability", "synchronous_commit is off: accepted mail could be lost", "set it to on")
     else:
         kept = f"and waits for {names}" if names and level != "local" else "on this server's disk alone"
         yield ok("durability", f"accepted mail is flushed (synchronous_commit {level}) {kept}")
     if checksums != "on":
-        yield note("durability", "the server keeps no checksums of its pages", "pg_checksums --enable, while it is stopped")
+        yield note(
+            "durability",
+            "the server keeps no checksums of its pages",
+            "pg_checksums --enable, while it is stopped",
+        )
     if used > 0.8 * most:
-        yield warning("connections", f"{used} of {most} connections are in use", "raise max_connections, or use PgBouncer")
+        yield warning(
+            "connections", f"{used} of {most} connections are in use", "raise max_connections, or use PgBouncer"
+        )
     if store.address.pooled:
         yield note("connections", "through a pooler: processes poll for new mail, and nothing is prepared")
 
@@ -92,7 +102,7 @@ def _bloat(store: PostgresStore) -> Iterator[Finding]:
         hint = f"VACUUM (ANALYZE) {store.address.schema}.{bloated[0]}; then let autovacuum run more often"
         yield warning("bloat", f"most rows are dead in {', '.join(bloated)}", hint)
     else:
-        yield ok("bloat", f"the room has {size / 1e6:,.1f} MB, and few dead rows")
+        yield ok("bloat", f"the room has {size / 1e6:,.1f} MB, and vacuum keeps up")
 
 
 def _standbys(store: PostgresStore) -> Iterator[Finding]:

@@ -126,4 +126,3 @@ class ServerNotifier(LocalNotifier):
         with self.lock:
             for watch in self._watches:
                 watch.notify(watch.mailboxes)
-

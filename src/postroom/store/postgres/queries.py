@@ -32,7 +32,9 @@ DELIVERY = (
     " d.dead_at, d.due_at, d.archived_at, d.expires_at, d.lease_token, d.lease_holder, d.lease_until,"
     " d.lease_boot, d.reason, d.history, d.arrived"
 )
-_FROM = "FROM ROOM.deliveries d JOIN ROOM.letters l ON l.number = d.number JOIN ROOM.mailboxes m ON m.id = d.mailbox"
+_FROM = (
+    "FROM ROOM.deliveries d JOIN ROOM.letters l ON l.number = d.number JOIN ROOM.mailboxes m ON m.id = d.mailbox"
+)
 _LETTERS_AT = f"SELECT {DELIVERY}, l.sum, l.body {_FROM}"
 _LETTERS = "SELECT l.number, l.sum, l.body FROM ROOM.letters l"
 _MAILBOX = "(SELECT id FROM ROOM.mailboxes WHERE folded = %s AND name = %s)"
@@ -142,7 +144,10 @@ def count(query: Query, by: Group) -> Statement:
     if by == "priority":
         return f"SELECT d.rank, count(*) {source}{where} GROUP BY d.rank", values
     grouped = f"SELECT d.mailbox, count(*) AS many, min(d.number) AS oldest {source}{where} GROUP BY d.mailbox"
-    return f"SELECT m.name, many FROM ({grouped}) g JOIN ROOM.mailboxes m ON m.id = g.mailbox ORDER BY oldest, 1", values
+    return (
+        f"SELECT m.name, many FROM ({grouped}) g JOIN ROOM.mailboxes m ON m.id = g.mailbox ORDER BY oldest, 1",
+        values,
+    )
 
 
 def count_letters(query: LetterQuery) -> Statement:
@@ -244,7 +249,9 @@ def overdue(moment: Moment, mailboxes: Sequence[str] | None, limit: int) -> Stat
         "state < 2 AND expires_at IS NOT NULL AND expires_at <= %s",
     )
     now = micros(moment.wall)
-    sql = " UNION ALL ".join(f"(SELECT number, mailbox FROM ROOM.deliveries WHERE {piece}{at})" for piece in pieces)
+    sql = " UNION ALL ".join(
+        f"(SELECT number, mailbox FROM ROOM.deliveries WHERE {piece}{at})" for piece in pieces
+    )
     return f"{sql} LIMIT %s", [moment.steady, *ids, now, *ids, now, *ids, limit]
 
 
@@ -334,7 +341,9 @@ def _letter_pieces(query: LetterQuery) -> Iterator[Piece]:
     if query.after:
         yield "l.number > %s", [query.after]
     if query.newest is not None:
-        column, place = ("conversation", query.conversation) if query.conversation else ("thread", query.replies_in)
+        column, place = (
+            ("conversation", query.conversation) if query.conversation else ("thread", query.replies_in)
+        )
         newest = f"SELECT number FROM ROOM.letters WHERE {column} = %s ORDER BY number DESC LIMIT 1 OFFSET %s"
         yield f"l.number > coalesce(({newest}), 0)", [place, query.newest]
     if query.thread is not None:

@@ -34,7 +34,10 @@ def check_server(connection: RoomConnection, *, durable: bool) -> str:
     if version < OLDEST_SERVER:
         problem, hint = f"PostgreSQL {version // 10000} is older than 15", "upgrade the server"
     elif encoding != "UTF8":
-        problem, hint = f"the database is encoded in {encoding}", "create it with ENCODING 'UTF8' TEMPLATE template0"
+        problem, hint = (
+            f"the database is encoded in {encoding}",
+            "create it with ENCODING 'UTF8' TEMPLATE template0",
+        )
     elif isolation != "read committed":
         problem = f"default_transaction_isolation is {isolation!r}"
         hint = "ALTER ROLE … SET default_transaction_isolation = 'read committed'"
@@ -73,6 +76,10 @@ def _version(connection: RoomConnection, schema: str) -> int:
         return version
     if not is_there:
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-    elif connection.execute("SELECT 1 FROM pg_class WHERE relnamespace = %s::regnamespace LIMIT 1", [schema]).fetchone():
-        raise BadStore(f"the schema {schema} holds tables of another program", field="store", hint="choose another schema")
+    elif connection.execute(
+        "SELECT 1 FROM pg_class WHERE relnamespace = %s::regnamespace LIMIT 1", [schema]
+    ).fetchone():
+        raise BadStore(
+            f"the schema {schema} holds tables of another program", field="store", hint="choose another schema"
+        )
     return 0

@@ -35,7 +35,9 @@ SELECT l.number, l.sum, l.body, l.sender, ARRAY(SELECT mailbox FROM ROOM.deliver
 FROM ROOM.letters l WHERE l.number > %s ORDER BY l.number LIMIT %s"""
 _ADD = "INSERT INTO ROOM.words VALUES (%s, array_to_tsvector(%s::text[])) ON CONFLICT DO NOTHING"
 _ALONE = "SELECT pg_try_advisory_xact_lock('ROOM'::regnamespace::oid::int4, 2)"
-_CANDIDATES = "SELECT number FROM ROOM.words WHERE said @@ %s::tsquery AND number <= %s ORDER BY number DESC LIMIT %s"
+_CANDIDATES = (
+    "SELECT number FROM ROOM.words WHERE said @@ %s::tsquery AND number <= %s ORDER BY number DESC LIMIT %s"
+)
 _HAS_MORE = "SELECT 1 FROM ROOM.letters WHERE number > %s ORDER BY number LIMIT 1 OFFSET %s"
 _PARTY = (
     " AND (l.sender = %s OR EXISTS"

@@ -91,7 +91,9 @@ class PostgresStore:
             self.level = level if durable else ""
             bring_up(self.database, connection)
             server.measure(connection)
-            connection.execute(self.database.sql("SELECT ROOM.begin(%s)"), [self.clock.now().boot if clock else BOOT])
+            connection.execute(
+                self.database.sql("SELECT ROOM.begin(%s)"), [self.clock.now().boot if clock else BOOT]
+            )
 
     def __repr__(self) -> str:
         return f"PostgresStore({str(self.address)!r})"
@@ -119,7 +121,9 @@ class PostgresStore:
                         made.append(make(row))
                     except Unreadable as why:
                         if row[0] in tried:
-                            raise Damaged(f"the room {self.address.schema} is damaged: {why}", hint=RESTORE) from None
+                            raise Damaged(
+                                f"the room {self.address.schema} is damaged: {why}", hint=RESTORE
+                            ) from None
                         damaged.add(row[0])
             if not damaged:
                 return made
@@ -189,7 +193,9 @@ class PostgresStore:
                 self._local.connection = None
             must_flush = not writes or any(map(must_last, planned))
             if batch is None:
-                self._finish(connection, "COMMIT; ", self.level if must_flush else "", [_changed(final)] if final else [])
+                self._finish(
+                    connection, "COMMIT; ", self.level if must_flush else "", [_changed(final)] if final else []
+                )
             else:
                 connection.execute("COMMIT")
                 batch.add(_changed(final), must_flush=must_flush)

@@ -52,7 +52,13 @@ def _form(write: Write, bodies: list[bytes]) -> dict[str, Any]:
     if isinstance(write, Put):
         record = write.record
         value = None if record.value is None else encode(record.value).decode()
-        form = {"write": "put", "kind": record.kind, "key": record.key, "revision": record.revision, "value": value}
+        form = {
+            "write": "put",
+            "kind": record.kind,
+            "key": record.key,
+            "revision": record.revision,
+            "value": value,
+        }
         return form | {"first": write.first, "durable": write.durable}
     if isinstance(write, Forget):
         return {"write": "forget", "id": write.message_id}

@@ -23,10 +23,10 @@ BEGIN
 END $$;
 
 -- The number that the next letter or change gets. Call it under the lock.
-CREATE OR REPLACE FUNCTION ROOM.next_number() RETURNS bigint LANGUAGE sql STABLE AS $$
-    SELECT greatest(coalesce((SELECT max(number) FROM ROOM.letters), 0),
-                    coalesce((SELECT max(number) FROM ROOM.changes), 0)) + 1
-$$;
+CREATE OR REPLACE FUNCTION ROOM.next_number() RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN 1 + greatest((SELECT max(l.number) FROM ROOM.letters l), (SELECT max(c.number) FROM ROOM.changes c), 0);
+END $$;
 
 -- The id of a mailbox, made if need be.
 CREATE OR REPLACE FUNCTION ROOM.mailbox(wanted text, field text, makes_known boolean) RETURNS int LANGUAGE plpgsql AS $$
@@ -109,28 +109,40 @@ DECLARE
     names text[] := ARRAY(SELECT jsonb_array_elements_text(w->'names'));
     ids int[];
     sender_name text := w->>'sender';
-    known_before bigint;
+    are_known boolean;
 BEGIN
-    IF NOT sure AND (
-        EXISTS (SELECT FROM ROOM.records r WHERE r.kind = 'forgotten' AND r.key = letter.id)
-        OR EXISTS (SELECT FROM ROOM.records r WHERE r.kind = 'spent' AND r.key = w->>'spent')
-        OR (letter.key IS NOT NULL AND EXISTS (
-            SELECT FROM ROOM.letters l JOIN ROOM.mailboxes m ON m.id = l.sender
-            WHERE l.id = letter.key AND l.key IS NULL AND m.name = sender_name))
-        OR ((w->>'asks')::boolean AND (
-            EXISTS (SELECT FROM ROOM.records r WHERE r.kind = 'guard')
-            OR EXISTS (SELECT FROM ROOM.records r WHERE r.kind = 'route')))
-    ) THEN
-        RAISE EXCEPTION USING ERRCODE = 'PR001', MESSAGE = 'look first';
+    IF NOT sure THEN
+        PERFORM FROM ROOM.records r WHERE r.kind = 'forgotten' AND r.key = letter.id
+        UNION ALL SELECT FROM ROOM.records r WHERE r.kind = 'spent' AND r.key = w->>'spent'
+        UNION ALL SELECT FROM ROOM.records r WHERE r.kind IN ('guard', 'route') AND (w->>'asks')::boolean
+        UNION ALL SELECT FROM ROOM.letters l JOIN ROOM.mailboxes m ON m.id = l.sender
+            WHERE l.id = letter.key AND l.key IS NULL AND m.name = sender_name
+        LIMIT 1;
+        IF FOUND THEN
+            RAISE EXCEPTION USING ERRCODE = 'PR001', MESSAGE = 'look first';
+        END IF;
     END IF;
     letter.number := post.number;
     letter.sender := ROOM.mailbox(sender_name, 'sender', true);
     letter.body := post.body;
-    ids := ARRAY(SELECT ROOM.mailbox(u.name, 'to', false) FROM unnest(names) WITH ORDINALITY u(name, place)
-                 ORDER BY u.place);
-    SELECT jsonb_agg(u.name ORDER BY u.place) INTO unknown
-    FROM unnest(names, ids) WITH ORDINALITY u(name, id, place) JOIN ROOM.mailboxes m ON m.id = u.id
-    WHERE NOT m.known AND strpos(u.name, '@') = 0;
+    -- One name is looked up by itself: a fifth of a send less.
+    SELECT ARRAY[m.id], m.known INTO ids, are_known FROM ROOM.mailboxes m
+    WHERE cardinality(names) = 1 AND m.folded = lower(names[1] COLLATE "C") AND m.name = names[1];
+    IF NOT FOUND THEN
+        SELECT array_agg(m.id ORDER BY u.place), bool_and(m.known) INTO ids, are_known
+        FROM unnest(names) WITH ORDINALITY u(name, place)
+        JOIN ROOM.mailboxes m ON m.folded = lower(u.name COLLATE "C") AND m.name = u.name;
+    END IF;
+    IF cardinality(ids) IS DISTINCT FROM cardinality(names) THEN -- some are new, or former names, or look like others
+        ids := ARRAY(SELECT ROOM.mailbox(u.name, 'to', false) FROM unnest(names) WITH ORDINALITY u(name, place)
+                     ORDER BY u.place);
+        are_known := false;
+    END IF;
+    IF NOT are_known THEN
+        SELECT jsonb_agg(u.name ORDER BY u.place) INTO unknown
+        FROM unnest(names, ids) WITH ORDINALITY u(name, id, place) JOIN ROOM.mailboxes m ON m.id = u.id
+        WHERE NOT m.known AND m.system IS NULL;
+    END IF;
     IF unknown IS NOT NULL AND (w->>'known_only')::boolean THEN
         RAISE EXCEPTION USING ERRCODE = 'PR005', MESSAGE = 'unknown agent', DETAIL = unknown->>0;
     END IF;
