@@ -11,9 +11,12 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 
 HOW = "apt-get install postgresql-15"
@@ -46,12 +49,20 @@ def free_port() -> int:
         return port
 
 
+def give(folder: Path) -> None:
+    """Give a folder to the server's user."""
+    if os.geteuid() == 0:
+        user = pwd.getpwnam(_USER)
+        os.chown(folder, user.pw_uid, user.pw_gid)
+
+
 class Server:
     """One server; `folder` belongs to the user that it runs as."""
 
-    def __init__(self, folder: Path, *settings: str, port: int = 0) -> None:
+    def __init__(self, folder: Path, *settings: str, port: int = 0, listen: str = "127.0.0.1") -> None:
         self.folder, self.port = folder, port or free_port()
         self.settings = settings
+        self.listen = listen
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -60,11 +71,11 @@ class Server:
 
     def make(self) -> Server:
         """Make the server's files."""
-        if os.geteuid() == 0:
-            user = pwd.getpwnam(_USER)
-            os.chown(self.folder, user.pw_uid, user.pw_gid)
+        give(self.folder)
         options = ["-U", "postroom", "--auth=trust", "--encoding=UTF8", "--locale=C", "--data-checksums"]
         self.run("initdb", "-D", str(self.data), *options, *(["-N"] if "fsync=off" in self.settings else []))
+        with (self.data / "pg_hba.conf").open("a") as rules:
+            rules.write("host all all samenet trust\n")
         return self
 
     def run(self, program: str, *arguments: str, timeout: float = 60) -> str:
@@ -82,7 +93,7 @@ class Server:
         command = [*as_user(), str(folder / "postgres"), "-D", str(self.data), "-p", str(self.port)]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "-h", "127.0.0.1", "-k", str(self.folder), *settings], stdout=log, stderr=log, cwd="/"
+                [*command, "-h", self.listen, "-k", str(self.folder), *settings], stdout=log, stderr=log, cwd="/"
             )
         self.wait()
         return self
@@ -110,20 +121,51 @@ class Server:
             self._process.wait(60)
             self._process = None
 
+    def hold_log(self) -> None:
+        """Stop the process that writes out commits for which nobody waits."""
+        with self.connect() as link:
+            found = link.execute("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'").fetchone()
+        assert found is not None
+        os.kill(found[0], signal.SIGSTOP)
+
     def kill(self) -> None:
-        """kill -9 of all its processes."""
+        """Kill all its processes at once (-9)."""
         assert self._process is not None
         listed = subprocess.run(["pgrep", "-P", str(self.pid)], capture_output=True, text=True, check=False).stdout
         for pid in [self.pid, *map(int, listed.split())]:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         self._process.wait(60)
         self._process = None
 
+    def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        """Connect as whoever runs the server, beside all rooms."""
+        return psycopg.connect(self.address("x").partition("?")[0], autocommit=True)
+
     def address(self, schema: str) -> str:
         return f"postgresql://postroom@127.0.0.1:{self.port}/postgres?schema={schema}"
+
+    def standby(self, folder: Path, name: str) -> Server:
+        """Make and start a synchronous standby of this server."""
+        give(folder)
+        source = f"host=127.0.0.1 port={self.port} user=postroom"
+        taken = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "postroom", "-D", str(folder / "data")]
+        self.run("pg_basebackup", *taken, "-X", "stream", "-C", "-S", name)
+        with (folder / "data" / "postgresql.auto.conf").open("a") as settings:
+            settings.write(f"primary_conninfo = '{source} application_name={name}'\nprimary_slot_name = '{name}'\n")
+        (folder / "data" / "standby.signal").touch()
+        standby = Server(folder, *self.settings).start()
+        with self.connect() as link:
+            link.execute(f"ALTER SYSTEM SET synchronous_standby_names = 'FIRST 1 ({name})'")
+            link.execute("SELECT pg_reload_conf()")
+            end = time.monotonic() + 30
+            while link.execute("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'").fetchone() != (1,):
+                assert time.monotonic() < end, "the standby never became synchronous"
+                time.sleep(0.02)
+        return standby
+
+    def promote(self) -> None:
+        self.run("pg_ctl", "-D", str(self.data), "promote", "-w")
 
 
 @cache
