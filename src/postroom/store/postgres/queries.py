@@ -143,11 +143,26 @@ def count(query: Query, by: Group) -> Statement:
         return f"SELECT count(*) {source}{where}", values
     if by == "priority":
         return f"SELECT d.rank, count(*) {source}{where} GROUP BY d.rank", values
+    if by == "reason":
+        counted = f"SELECT d.mailbox, coalesce(d.reason, '') AS reason, count(*) AS many {source}{where} GROUP BY 1, 2"
+        return f"SELECT m.name, g.reason, g.many FROM ({counted}) g JOIN ROOM.mailboxes m ON m.id = g.mailbox", values
     grouped = f"SELECT d.mailbox, count(*) AS many, min(d.number) AS oldest {source}{where} GROUP BY d.mailbox"
     return (
         f"SELECT m.name, many FROM ({grouped}) g JOIN ROOM.mailboxes m ON m.id = g.mailbox ORDER BY oldest, 1",
         values,
     )
+
+
+# What came after a number: letters by sender and mailbox, and changes of deliveries by mailbox and state.
+SINCE = {
+    "pair": """
+SELECT s.name, m.name, g.many FROM (SELECT l.sender, d.mailbox, count(*) AS many FROM ROOM.letters l
+    JOIN ROOM.deliveries d ON d.number = l.number WHERE l.number > %s GROUP BY 1, 2) g
+JOIN ROOM.mailboxes s ON s.id = g.sender JOIN ROOM.mailboxes m ON m.id = g.mailbox""",
+    "moved": """
+SELECT m.name, g.state, g.many FROM (SELECT mailbox, state, count(*) AS many FROM ROOM.changes
+    WHERE number > %s AND what = 'moved' GROUP BY 1, 2) g JOIN ROOM.mailboxes m ON m.id = g.mailbox""",
+}
 
 
 def count_letters(query: LetterQuery) -> Statement:
@@ -333,6 +348,10 @@ def _pieces_of_time(query: Query) -> Iterator[Piece]:
         late = "" if query.due_most is None else " OR d.due_at > %s AND d.attempts > 0"
         values = [micros(time) for time in (query.due_at, query.due_most) if time is not None]
         yield f"(d.due_at IS NULL OR d.due_at <= %s{late})", values
+    if query.reason is not None:
+        yield "coalesce(d.reason, '') = %s", [query.reason]
+    if query.dead_by is not None:
+        yield "d.dead_at <= %s", [micros(query.dead_by)]
     if query.unarchived_before is not None:
         yield "d.state = 3 AND d.archived_at IS NULL AND d.acked_at < %s", [micros(query.unarchived_before)]
 

@@ -277,6 +277,9 @@ class PostgresStore:
             system = fold(system_of(query.mailbox)) if AT in query.mailbox else ""
             values = {"name": fold(query.mailbox), "system": system, "sender": fold(query.sender)}
             return self.query(queries.QUOTA, values)[0]
+        if by in queries.SINCE:
+            found = self.query(queries.SINCE[by], [query.after])
+            return {(one, rows.STATES[other] if by == "moved" else other): many for one, other, many in found}
         if isinstance(query, LetterQuery):
             return self.query(*queries.count_letters(query))[0][0]
         if by == "state":
@@ -286,7 +289,7 @@ class PostgresStore:
             return found[0][0]
         if by == "priority":
             return dict.fromkeys(Priority, 0) | {rows.priority_of(rank): number for rank, number in found}
-        return dict(found)
+        return {tuple(group): many for *group, many in found} if by == "reason" else dict(found)
 
     def letters(self, query: LetterQuery) -> list[Letter]:
         if query.key is not None:
