@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from hashlib import blake2b
 from pathlib import Path
 
 from msgspec import Struct
@@ -16,7 +14,7 @@ from postroom.store.protocol import Store
 from postroom.store.sqlite.memory import MemoryStore
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import StillClock
-from tests.postgres.server import programs, shared
+from tests.postgres.server import address_in, programs
 
 
 class Kind(Struct, frozen=True):
@@ -39,8 +37,7 @@ def _files(layout: str) -> Kind:
 def _open_postgres(folder: Path, boot: str) -> Store:
     from postroom.store.postgres.store import PostgresStore
 
-    room = f"room_{blake2b(os.fsencode(folder), digest_size=8).hexdigest()}"
-    return PostgresStore(shared(os.getpid()).address(room), clock=StillClock(boot), durable=False)
+    return PostgresStore(address_in(folder), clock=StillClock(boot), durable=False)
 
 
 # Rooms on a PostgreSQL server that the tests start, where there is one to start.

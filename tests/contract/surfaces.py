@@ -11,6 +11,7 @@ import postroom
 from postroom import Escalation, Letter, Message, PostroomError, Receipt, Task, Work
 from postroom.formats.plain import plain
 from tests.cli.shell import Shell
+from tests.postgres.server import address_in, programs
 
 RecipientAlerts = dict[str, Any]
 
@@ -465,4 +466,13 @@ class CommandLine(PlainAnswers):
         raise refused
 
 
+def on_server(folder: Path) -> Library:
+    """The library over a room on a PostgreSQL server."""
+    library = Library(folder)
+    library.room.close()
+    library.room = postroom.open(address_in(folder), durability="process")  # the server does not sync
+    return library
+
+
 SURFACES: dict[str, Callable[[Path], Surface]] = {"library": Library, "command line": CommandLine}
+SURFACES |= {"library on PostgreSQL": on_server} if programs() else {}

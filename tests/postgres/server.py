@@ -13,6 +13,7 @@ import tempfile
 import time
 from contextlib import suppress
 from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,12 @@ def shared(pid: int) -> Server:
 
     atexit.register(end)
     return server
+
+
+def address_in(folder: Path) -> str:
+    """Return the address of the room that stands for a folder, on the server of this process's tests."""
+    room = f"room_{blake2b(os.fsencode(folder), digest_size=8).hexdigest()}"
+    return shared(os.getpid()).address(room)
 
 
 def _short() -> str:
