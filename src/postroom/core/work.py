@@ -74,9 +74,11 @@ class Claim(Filtered, kw_only=True):
         )
         query = self.narrowed(core, query, self.since)
         seconds = _check_lease(core, self.lease)
-        taken = partial(model_delivery.claim, lease=_lease(core, moment, mailbox, seconds, self.holder))
-        deliveries.apply_timers(core, moment, (mailbox,))
-        found = deliveries.move_found(core, query, "claim", taken)
+        lease = _lease(core, moment, mailbox, seconds, self.holder)
+        found = core.store.take(query, moment, lease) if core.store.take is not None else None
+        if found is None:
+            deliveries.apply_timers(core, moment, (mailbox,))
+            found = deliveries.move_found(core, query, "claim", partial(model_delivery.claim, lease=lease))
         if not found:
             check_spelling(core, mailbox)
         return Claimed(found, seconds)

@@ -121,6 +121,17 @@ def _claim_where(has_most: bool) -> str:
     return _where(_pieces(_claim("", at, at, at if has_most else None, 1)))[0]
 
 
+TAKE = """
+SELECT * FROM ROOM.take(%s, %s::float8, %s::bigint, %s::bigint, %s::int, %s, %s, %s::float8, %s, %s::int,
+                        %s::bigint[], %s::bigint, %s)"""
+
+
+def is_usual_claim(query: Query) -> bool:
+    return query.due_most is not None and query == _claim(
+        query.mailbox, query.offered_at, query.due_at, query.due_most, query.limit
+    )
+
+
 def find_late(query: Query) -> Statement:
     """Return the query for letters accepted before `query.after` that were delivered only after it."""
     where, values = _where([*_pieces(replace(query, after=None)), ("d.arrived > %s", [query.after])])
@@ -259,7 +270,7 @@ def overdue(moment: Moment, mailboxes: Sequence[str] | None, limit: int) -> Stat
     """
     at, ids = ("", []) if mailboxes is None else (_AMONG, [list(mailboxes)])
     pieces = (
-        "state = 2 AND lease_until <= least(%s::float8, extract(epoch FROM clock_timestamp()))",
+        "state = 2 AND lease_until <= least(%s::float8, (SELECT extract(epoch FROM clock_timestamp())::float8))",
         "state = 0 AND due_at <= %s",
         "state < 2 AND expires_at IS NOT NULL AND expires_at <= %s",
     )

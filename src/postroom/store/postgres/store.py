@@ -29,7 +29,7 @@ from . import queries
 from .address import parse
 from .clock import BOOT, ServerClock
 from .connection import Database
-from .errors import RESTORE, LookFirst, translated
+from .errors import RESTORE, LookFirst, SomethingOverdue, translated
 from .notification import ServerNotifier
 from .schema import bring_up, check_server
 from .writes import as_json, look, must_look
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ...clock import Clock
+    from ...model.delivery import Lease
     from ...model.query import Found, Group, Moment, Query
     from ...model.record import Change, Cursor
     from ...model.report import Finding, Progress
@@ -53,8 +54,12 @@ T = TypeVar("T")
 
 _COMMIT = "CALL ROOM.commit(%s::jsonb, %b::bytea[], %s::int, %s, %s, NULL)"
 _APPLY = "SELECT ROOM.apply(%s::jsonb, %b::bytea[], true)"
+_RAISE = "SELECT floors, as_of FROM ROOM.raise_floors(%s, %s::bigint[], %s::bigint)"
 _DOUBTFUL = "the server gave up waiting for its standby: what was sent may be lost with this server"
 _AGAIN = "send it again with the same key; it is never doubled"
+NO_FLOORS = [0] * 8  # unread, then read; of each, the four ranks
+RAISE_FLOORS = 50  # claims after which the floors of a mailbox are raised
+MOST_FLOORS = 10_000  # mailboxes that a process remembers
 IDLE = 5  # seconds after which the server ends a plan whose process was cut off, so that the room is free again
 
 
@@ -84,6 +89,8 @@ class PostgresStore:
         self._commit = self.database.sql(_COMMIT)
         self.notifier = ServerNotifier(self.database)
         self._local = _Local()
+        # For each mailbox, below which numbers no letter was unread, by what is read and by rank, as of a number.
+        self._floors: dict[str, tuple[list[int], int, int]] = {}
         server = ServerClock(self.database)
         self.clock: Clock = clock or server
         with self.database.connect() as connection, translated():
@@ -254,6 +261,29 @@ class PostgresStore:
         if connection.doubtful:
             connection.doubtful = False
             raise StoreFailing(_DOUBTFUL, hint=_AGAIN)
+
+    def take(self, query: Query, moment: Moment, lease: Lease) -> list[Found] | None:
+        """Claim what the usual query of a claim finds, in one round trip."""
+        name, now = query.mailbox, rows.micros(moment.wall)
+        if name is None or self._local.connection is not None or not queries.is_usual_claim(query):
+            return None
+        floors, as_of, uses = self._floors.pop(name, (NO_FLOORS, 0, 0))
+        most = rows.micros(query.due_most or moment.wall)
+        times = [moment.steady, now, most, query.limit]
+        held = [lease.token, lease.holder, lease.until, lease.boot]
+        try:
+            values = [name, *times, *held, self.patience, floors, as_of, self.notifier.bell()]
+            found = self.fetch(rows.found, (queries.TAKE, values))
+        except SomethingOverdue:
+            return None
+        if found:
+            self.notifier.tell(())
+        if uses >= RAISE_FLOORS:
+            floors, as_of = self.query(_RAISE, [name, floors, as_of])[0]
+            uses = 0
+        if len(self._floors) < MOST_FLOORS:
+            self._floors[name] = (floors, as_of, uses + 1)
+        return found
 
     def batch(self) -> AbstractContextManager[None]:
         return Batch(self, self._local)

@@ -280,7 +280,8 @@ END $$;
 
 -- Make the writes of one commit, in their order. Call it under the lock. Return a list of number and unknown names, one
 -- for each letter.
-CREATE OR REPLACE FUNCTION ROOM.apply(writes jsonb, bodies bytea[], sure boolean) RETURNS text LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ROOM.apply(writes jsonb, bodies bytea[], sure boolean) RETURNS text LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan AS $$ -- else statements with arrays are planned anew each time
 DECLARE
     w jsonb;
     posted jsonb := '[]';
@@ -327,6 +328,97 @@ BEGIN
     IF bell <> '' THEN
         PERFORM ROOM.ring(bell);
     END IF;
+END $$;
+
+-- The floors that still hold: below them no letter of the mailbox is unread. One that became unread since is in the
+-- changes. After a crash the numbers may have gone back.
+CREATE OR REPLACE FUNCTION ROOM.sound_floors(home int, floors bigint[], as_of bigint, next bigint)
+RETURNS bigint[] LANGUAGE plpgsql AS $$
+BEGIN
+    IF as_of >= next OR EXISTS (SELECT FROM ROOM.room r WHERE r.trimmed > as_of)
+       OR EXISTS (SELECT FROM ROOM.changes c WHERE c.mailbox = home AND c.state = 1 AND c.number > as_of) THEN
+        RETURN array_fill(0::bigint, ARRAY[8]);
+    END IF;
+    RETURN floors;
+END $$;
+
+-- Raise the floors of a mailbox, so that claims do not walk over the entries of letters that are claimed already: while
+-- somebody holds an old snapshot, vacuum cannot remove them.
+CREATE OR REPLACE FUNCTION ROOM.raise_floors(box text, INOUT floors bigint[], INOUT as_of bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    home int := (SELECT m.id FROM ROOM.mailboxes m WHERE m.name = box AND m.folded = lower(box COLLATE "C"));
+    next bigint;
+BEGIN
+    PERFORM ROOM.enter(0);
+    next := ROOM.next_number();
+    floors := ROOM.sound_floors(home, floors, as_of, next);
+    FOR i IN 0 .. 7 LOOP
+        floors[i + 1] := coalesce((SELECT d.number - 1 FROM ROOM.deliveries d WHERE d.mailbox = home AND d.state = 1
+            AND d.seen = i / 4 AND d.rank = i % 4 AND d.number > floors[i + 1] ORDER BY d.number LIMIT 1), next - 1);
+    END LOOP;
+    as_of := next - 1;
+END $$;
+
+-- Claim letters of one mailbox, by priority and age, and return them. Raises PR009 where time must change one first.
+CREATE OR REPLACE FUNCTION ROOM.take(
+    box text, steady double precision, now bigint, most bigint, many int, token text, holder text,
+    until double precision, boot text, patience int, floors bigint[], as_of bigint, bell text
+) RETURNS TABLE (
+    number bigint, name text, kind smallint, state smallint, rank smallint, revision int, attempts int,
+    delivered_at bigint, read_at bigint, acked_at bigint, dead_at bigint, due_at bigint, archived_at bigint,
+    expires_at bigint, lease_token text, lease_holder text, lease_until double precision, lease_boot text, reason text,
+    history text, arrived bigint, sum bigint, body bytea
+) LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+    home int;
+    was_known boolean;
+    next bigint;
+    numbers bigint[];
+    late double precision := least(steady, extract(epoch FROM clock_timestamp())); -- the caller may have measured it wrong
+BEGIN
+    PERFORM ROOM.enter(patience);
+    SELECT m.id, m.known INTO home, was_known FROM ROOM.mailboxes m
+    WHERE m.folded = lower(box COLLATE "C") AND m.name = box;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    PERFORM FROM ROOM.deliveries d WHERE d.mailbox = home AND d.state = 2
+        AND d.lease_until <= late
+    UNION ALL SELECT FROM ROOM.deliveries d WHERE d.mailbox = home AND d.state = 0 AND d.due_at <= now
+    UNION ALL SELECT FROM ROOM.deliveries d WHERE d.state < 2 AND d.expires_at IS NOT NULL AND d.expires_at <= now
+        AND d.mailbox = home
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'PR009', MESSAGE = 'something is overdue';
+    END IF;
+    next := ROOM.next_number();
+    floors := ROOM.sound_floors(home, floors, as_of, next);
+    numbers := ARRAY(
+        SELECT top.number FROM generate_series(0, 7) AS place CROSS JOIN LATERAL (
+            SELECT d.number, d.rank FROM ROOM.deliveries d
+            WHERE d.mailbox = home AND d.state = 1 AND d.seen = place / 4 AND d.rank = place % 4
+            AND d.number > floors[place + 1] AND (d.expires_at IS NULL OR d.expires_at > now)
+            AND (d.due_at IS NULL OR d.due_at <= now OR d.due_at > most AND d.attempts > 0)
+            ORDER BY d.number LIMIT many) AS top
+        ORDER BY top.rank, top.number LIMIT many);
+    IF cardinality(numbers) = 0 THEN
+        RETURN;
+    END IF;
+    UPDATE ROOM.deliveries d SET state = 2, revision = d.revision + 1, due_at = NULL, lease_token = token,
+        lease_holder = holder, lease_until = until, lease_boot = boot
+    WHERE d.mailbox = home AND d.number = ANY (numbers);
+    INSERT INTO ROOM.changes (number, what, letter, mailbox, state)
+    SELECT next + u.place - 1, 'moved', u.number, home, 2 FROM unnest(numbers) WITH ORDINALITY u(number, place);
+    IF NOT was_known THEN
+        UPDATE ROOM.mailboxes m SET known = true WHERE m.id = home;
+    END IF;
+    PERFORM pg_notify('postroom ROOM', bell);
+    RETURN QUERY SELECT d.number, m.name, d.kind, d.state, d.rank, d.revision, d.attempts, d.delivered_at, d.read_at,
+        d.acked_at, d.dead_at, d.due_at, d.archived_at, d.expires_at, d.lease_token, d.lease_holder, d.lease_until,
+        d.lease_boot, d.reason, d.history, d.arrived, l.sum, l.body
+    FROM ROOM.deliveries d JOIN ROOM.letters l ON l.number = d.number JOIN ROOM.mailboxes m ON m.id = d.mailbox
+    WHERE d.number = ANY (numbers) AND d.mailbox = home ORDER BY d.rank, d.number;
 END $$;
 
 -- Move what is left of a damaged letter out of the way; its number is never used again. Call it under the lock.
