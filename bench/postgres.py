@@ -56,7 +56,9 @@ def measure(effort: Effort, folder: Path) -> Iterator[Line]:
     if programs() is None:
         print(f"no PostgreSQL here: {HOW}")
         return
-    place = Path(tempfile.mkdtemp(dir="/var/tmp", prefix="postroom-bench-"))  # on a disk, and the server's user may enter
+    place = Path(
+        tempfile.mkdtemp(dir="/var/tmp", prefix="postroom-bench-")
+    )  # on a disk, and the server's user may enter
     place.chmod(0o755)
     server = Server(place).make().start()
     try:
@@ -89,7 +91,9 @@ def _alone(effort: Effort, server: Server) -> Iterator[Line]:
     turns: Turns = {"ours": (send, effort.burst), "bare": (bare.send, effort.burst)}
     samples = take_turns(turns, effort.rounds)
     note = f"{micros(typical(samples, 'ours'))} / {micros(typical(samples, 'bare'))}"
-    yield Line(name="send with notification, 1 client / bare", value=ratio(samples, "ours", "bare"), goal=1.8, note=note)
+    yield Line(
+        name="send with notification, 1 client / bare", value=ratio(samples, "ours", "bare"), goal=1.8, note=note
+    )
     reader.claim(10_000).ack()
     rounds = []
     for _ in range(effort.rounds):
@@ -308,7 +312,9 @@ FROM ROOM.deliveries d, generate_series(1000, 1000 + {many}) n WHERE d.number = 
 
 def _grow(store: PostgresStore, many: int) -> None:
     """Make many letters by the server itself."""
-    id, number = store.query("SELECT id, number FROM ROOM.letters WHERE number = (SELECT min(number) FROM ROOM.letters)")[0]
+    id, number = store.query(
+        "SELECT id, number FROM ROOM.letters WHERE number = (SELECT min(number) FROM ROOM.letters)"
+    )[0]
     with store.database.connection() as link:
         link.execute(store.database.sql(_COPY.format(many=many, id=id)))
         link.execute(store.database.sql(_COPIES.format(many=many, number=number)))

@@ -27,7 +27,9 @@ IN_FUNCTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "left(md5(pg_postmaster_start_time()::text), 8))\n    ON CONFLICT",
         ),
     ),
-    "never flushed": (("set_config('synchronous_commit', level, true)", "set_config('synchronous_commit', 'off', true)"),),
+    "never flushed": (
+        ("set_config('synchronous_commit', level, true)", "set_config('synchronous_commit', 'off', true)"),
+    ),
 }
 
 

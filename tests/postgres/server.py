@@ -153,14 +153,18 @@ class Server:
         taken = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "postroom", "-D", str(folder / "data")]
         self.run("pg_basebackup", *taken, "-X", "stream", "-C", "-S", name)
         with (folder / "data" / "postgresql.auto.conf").open("a") as settings:
-            settings.write(f"primary_conninfo = '{source} application_name={name}'\nprimary_slot_name = '{name}'\n")
+            settings.write(
+                f"primary_conninfo = '{source} application_name={name}'\nprimary_slot_name = '{name}'\n"
+            )
         (folder / "data" / "standby.signal").touch()
         standby = Server(folder, *self.settings).start()
         with self.connect() as link:
             link.execute(f"ALTER SYSTEM SET synchronous_standby_names = 'FIRST 1 ({name})'")
             link.execute("SELECT pg_reload_conf()")
             end = time.monotonic() + 30
-            while link.execute("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'").fetchone() != (1,):
+            while link.execute(
+                "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
+            ).fetchone() != (1,):
                 assert time.monotonic() < end, "the standby never became synchronous"
                 time.sleep(0.02)
         return standby

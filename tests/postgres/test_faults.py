@@ -112,7 +112,9 @@ class Crew:
         """Return once so many lines with this word are written."""
         end = time.monotonic() + PATIENCE
         while len(lines_with(lines(self.folder), word)) < many:
-            assert time.monotonic() < end, f"fewer than {many} times {word}: {Counter(l[1] for l in lines(self.folder))}"
+            assert time.monotonic() < end, (
+                f"fewer than {many} times {word}: {Counter(l[1] for l in lines(self.folder))}"
+            )
             time.sleep(0.02)
 
     def wait_for_more(self, word: str, many: int = 1) -> None:
@@ -191,7 +193,9 @@ def test_ended_sessions_and_a_killed_server_lose_nothing(server: Server, place: 
             link.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
         crew.wait_for_more("sent", 20)
         with server.connect() as link:  # one by the system: all others end with it, and the server recovers
-            one = link.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'postroom' LIMIT 1").fetchone()
+            one = link.execute(
+                "SELECT pid FROM pg_stat_activity WHERE application_name = 'postroom' LIMIT 1"
+            ).fetchone()
         if one is not None:
             os.kill(one[0], signal.SIGKILL)
         crew.wait_for_more("sent", 20)

@@ -75,7 +75,10 @@ def test_only_plain_names_are_schemas(schema: str) -> None:
 def test_an_address_keeps_its_parts_and_has_a_place_on_this_machine() -> None:
     text = "postgresql://ann@a:1,b:2/db?sslmode=require&schema=team"
     assert text == str(parse(text)) == whole_address(text)
-    assert "application_name" in parse(text).options and "connect_timeout" not in parse(f"{text}&connect_timeout=9").options
+    assert (
+        "application_name" in parse(text).options
+        and "connect_timeout" not in parse(f"{text}&connect_timeout=9").options
+    )
     assert local_place(text) != local_place(text.replace("team", "other"))
 
 
@@ -93,7 +96,9 @@ def test_a_newer_room_is_refused(store: PostgresStore) -> None:
         PostgresStore(str(store.address))
 
 
-def test_a_schema_of_another_program_is_refused(address: str, link: psycopg.Connection[tuple[object, ...]]) -> None:
+def test_a_schema_of_another_program_is_refused(
+    address: str, link: psycopg.Connection[tuple[object, ...]]
+) -> None:
     schema = parse(address).schema
     link.execute(f"CREATE SCHEMA {schema}")
     link.execute(f"CREATE TABLE {schema}.theirs (n int)")
@@ -103,7 +108,10 @@ def test_a_schema_of_another_program_is_refused(address: str, link: psycopg.Conn
 
 @pytest.mark.parametrize(
     ("setting", "word"),
-    [("synchronous_commit = off", "synchronous_commit"), ("default_transaction_isolation = serializable", "isolation")],
+    [
+        ("synchronous_commit = off", "synchronous_commit"),
+        ("default_transaction_isolation = serializable", "isolation"),
+    ],
 )
 def test_settings_that_break_promises_are_refused(
     address: str, link: psycopg.Connection[tuple[object, ...]], setting: str, word: str
@@ -119,18 +127,24 @@ def _has_role(link: psycopg.Connection[tuple[object, ...]], name: str) -> bool:
     return link.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [name]).fetchone() is not None
 
 
-def test_a_role_with_the_least_privileges_is_enough(address: str, link: psycopg.Connection[tuple[object, ...]]) -> None:
+def test_a_role_with_the_least_privileges_is_enough(
+    address: str, link: psycopg.Connection[tuple[object, ...]]
+) -> None:
     if not _has_role(link, "agents"):
         link.execute("CREATE ROLE agents LOGIN")
     link.execute(f"CREATE SCHEMA {parse(address).schema} AUTHORIZATION agents")
     with closing(PostgresStore(address.replace("postroom@", "agents@"), durable=False)) as store:
         send(store, "m1")
-        assert all(finding.level < 3 for finding in store.examine(repair=False, full=True, progress=lambda *_: None))
+        assert all(
+            finding.level < 3 for finding in store.examine(repair=False, full=True, progress=lambda *_: None)
+        )
 
 
 def test_two_that_open_a_new_room_at_once_make_one(address: str) -> None:
     program = "import sys; from postroom.store.postgres.store import PostgresStore as S; print(S(sys.argv[1]).cursor().store)"
-    several = [subprocess.Popen([sys.executable, "-c", program, address], stdout=subprocess.PIPE) for _ in range(4)]
+    several = [
+        subprocess.Popen([sys.executable, "-c", program, address], stdout=subprocess.PIPE) for _ in range(4)
+    ]
     assert len({each.communicate(timeout=60)[0] for each in several}) == 1
 
 
@@ -188,7 +202,9 @@ def test_another_process_is_woken(store: PostgresStore) -> None:
         "print('ready', flush=True)\n"
         "print(watch.wait(30), watch.notified(), flush=True)\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", program, str(store.address)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(store.address)], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     send(store, "m1")
     began = time.monotonic()
@@ -196,10 +212,14 @@ def test_another_process_is_woken(store: PostgresStore) -> None:
     assert time.monotonic() - began < 20
 
 
-def test_a_listener_that_was_cut_listens_again(store: PostgresStore, link: psycopg.Connection[tuple[object, ...]]) -> None:
+def test_a_listener_that_was_cut_listens_again(
+    store: PostgresStore, link: psycopg.Connection[tuple[object, ...]]
+) -> None:
     with closing(PostgresStore(str(store.address))) as other:
         watch = other.watch(["bob"])
-        link.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'postroom listener'")
+        link.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'postroom listener'"
+        )
         end = time.monotonic() + 30
         while not watch.wait(0.2):  # it is woken once it listens again: it may have missed something
             assert time.monotonic() < end
@@ -234,7 +254,9 @@ def pooler(tmp_path: Path) -> Iterator[int]:
         "ignore_startup_parameters = extra_float_digits\n"
     )
     file.chmod(0o644)
-    process = subprocess.Popen([*as_user(), program, str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [*as_user(), program, str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     end = time.monotonic() + 30
     while True:
         try:

@@ -155,8 +155,13 @@ def count(query: Query, by: Group) -> Statement:
     if by == "priority":
         return f"SELECT d.rank, count(*) {source}{where} GROUP BY d.rank", values
     if by == "reason":
-        counted = f"SELECT d.mailbox, coalesce(d.reason, '') AS reason, count(*) AS many {source}{where} GROUP BY 1, 2"
-        return f"SELECT m.name, g.reason, g.many FROM ({counted}) g JOIN ROOM.mailboxes m ON m.id = g.mailbox", values
+        counted = (
+            f"SELECT d.mailbox, coalesce(d.reason, '') AS reason, count(*) AS many {source}{where} GROUP BY 1, 2"
+        )
+        return (
+            f"SELECT m.name, g.reason, g.many FROM ({counted}) g JOIN ROOM.mailboxes m ON m.id = g.mailbox",
+            values,
+        )
     grouped = f"SELECT d.mailbox, count(*) AS many, min(d.number) AS oldest {source}{where} GROUP BY d.mailbox"
     return (
         f"SELECT m.name, many FROM ({grouped}) g JOIN ROOM.mailboxes m ON m.id = g.mailbox ORDER BY oldest, 1",

@@ -19,7 +19,7 @@ _FUNCTIONS = f"{_FOLDER}/functions.sql"
 STEPS = tuple(f"{_FOLDER}/{name}" for name in sorted(os.listdir(_FOLDER)) if name[0].isdigit())
 OLDEST_SERVER = 150000
 _LOCK = 1886352244  # of those who make or change rooms; the second key is the name of the room
-_THERE = "SELECT to_regnamespace(%s) IS NOT NULL, to_regclass(%s) IS NOT NULL"
+_HOLDS = "SELECT 1 FROM pg_class WHERE relnamespace = %s::regnamespace LIMIT 1"
 _SETTINGS = """
 SELECT current_setting('server_version_num')::int, current_setting('default_transaction_isolation'), current_setting('server_encoding'),
        (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit')"""
@@ -55,9 +55,14 @@ def bring_up(database: Database, connection: RoomConnection) -> None:
         return
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s::int, hashtext(%s))", [_LOCK, schema], prepare=False)
-        version = _version(connection, schema)  # another process may have been faster
-        if version == len(STEPS):
+        version = _version(connection, schema)
+        if version == len(STEPS):  # another process was faster
             return
+        if connection.execute("SELECT to_regnamespace(%s)", [schema]).fetchone() == (None,):
+            connection.execute(f"CREATE SCHEMA {schema}")
+        elif not version and connection.execute(_HOLDS, [schema]).fetchone():
+            what = f"the schema {schema} holds tables of another program"
+            raise BadStore(what, field="store", hint="choose another schema")
         for step in (*STEPS[version:], _FUNCTIONS):
             with open(step, encoding="utf-8") as file:
                 connection.execute(database.sql(file.read()), prepare=False)
@@ -65,21 +70,12 @@ def bring_up(database: Database, connection: RoomConnection) -> None:
 
 
 def _version(connection: RoomConnection, schema: str) -> int:
-    """Return the schema version of a room, 0 where there is none; the schema exists afterwards."""
-    is_there, is_room = connection.execute(_THERE, [schema, f"{schema}.room"]).fetchone() or (False, False)
-    if is_room:
-        found = connection.execute(f"SELECT version FROM {schema}.room").fetchone()
-        version = int(found[0]) if found else 0
-        if version > len(STEPS):
-            what = f"the room {schema} has schema {version}, this Postroom knows {len(STEPS)}"
-            raise SchemaTooNew(what, field="store", hint="upgrade: pip install -U postroom")
-        return version
-    if not is_there:
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-    elif connection.execute(
-        "SELECT 1 FROM pg_class WHERE relnamespace = %s::regnamespace LIMIT 1", [schema]
-    ).fetchone():
-        raise BadStore(
-            f"the schema {schema} holds tables of another program", field="store", hint="choose another schema"
-        )
-    return 0
+    """Return the schema version of a room, 0 where there is none."""
+    if connection.execute("SELECT to_regclass(%s)", [f"{schema}.room"]).fetchone() == (None,):
+        return 0
+    found = connection.execute(f"SELECT version FROM {schema}.room").fetchone()
+    version = int(found[0]) if found else 0
+    if version > len(STEPS):
+        what = f"the room {schema} has schema {version}, this Postroom knows {len(STEPS)}"
+        raise SchemaTooNew(what, field="store", hint="upgrade: pip install -U postroom")
+    return version
