@@ -66,7 +66,7 @@ docs: pages  ## build the site in build/site, to be read without a network
 
 picture: $(READY) browser  ## draw the terminal and the dashboard of the README and the docs, from a real run
 	@$(BIN)/python tools/picture.py
-	@$(BIN)/python -m tools.screenshots
+	@$(BIN)/python tools/screenshots.py
 
 imports: $(READY)  ## what each command loads
 	@$(BIN)/python tools/imports.py

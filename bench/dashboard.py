@@ -26,6 +26,7 @@ from websockets.typing import Origin
 import postroom
 from postroom.server.client import SocketClient
 
+from .dashboard_page import measure_page
 from .fill import filled_room
 from .measure import Effort, Line
 
@@ -38,9 +39,11 @@ TEXT = "x" * 200
 
 
 def measure(effort: Effort, folder: Path) -> Iterator[Line]:
-    with busy(effort, folder) as room, room.load():
-        yield from costs(room, effort)
-        yield from pages(room)
+    with busy(effort, folder) as room:
+        yield from measure_page(room, effort)
+        with room.load():
+            yield from costs(room, effort)
+            yield from pages(room)
 
 
 class BusyRoom:
