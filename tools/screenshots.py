@@ -1,7 +1,7 @@
 """Draw docs/plots/dashboard-*.png: the dashboard in a real browser, on a room in which agents write just now.
 
-The room is made here, served by `postroom serve`, and opened by the link of `postroom dashboard`. Where there is no
-browser, nothing is drawn: `make browser` installs one.
+The room is made here, served by `postroom serve` and opened by the link of `postroom dashboard`. Where there is no
+browser, nothing is drawn.
 """
 
 from __future__ import annotations

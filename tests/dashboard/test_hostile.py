@@ -111,7 +111,7 @@ def test_a_renderer_that_makes_markup_of_text_is_found(one: House) -> None:
         tab.go(f"#/waiting?open={sent.id}")
         tab.see(".reader .body")
         tab.page.wait_for_timeout(300)
-        with pytest.raises(AssertionError):
+        with pytest.raises(AssertionError, match="TrustedHTML|CSP"):
             is_harmless(tab)
 
 
@@ -271,10 +271,10 @@ def fuzz(tab: Tab, many: int = 1500) -> None:
         texts.append("".join(pieces))
         words.append(said)
     for text, expected, got in zip(texts, words, rendered(tab, texts), strict=True):
-        assert set(got["elements"]) <= set(ELEMENTS), text
-        assert set(got["attributes"]) <= set(ATTRIBUTES), text
-        assert all(link.startswith(("http://", "https://")) for link in got["links"]), text
-        assert expected == re.findall(r"w\d+w", got["text"]), text
+        assert set(got["elements"]) <= set(ELEMENTS), f"an unknown element: {text!r}"
+        assert set(got["attributes"]) <= set(ATTRIBUTES), f"an unknown attribute: {text!r}"
+        assert all(link.startswith(("http://", "https://")) for link in got["links"]), f"another address: {text!r}"
+        assert expected == re.findall(r"w\d+w", got["text"]), f"a word was lost: {text!r}"
         assert "\u202e" not in got["text"]
 
 
@@ -285,18 +285,15 @@ def test_any_text_becomes_known_elements_and_no_word_is_lost(one: House) -> None
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
+    ("before", "after", "found"),
     [
-        (
-            'cells.push(cells.splice(many - 1).join(" | "))',
-            "cells.length = many",
-        ),  # cells that are too many are lost
-        ("return html`<em>${one.of.map(inline)}</em>`;", "return html`<i>${one.of.map(inline)}</i>`;"),
-        ("/^https?:\\/\\/[^\\s", "/^[^\\s"),  # any address becomes a link
+        ('cells.push(cells.splice(many - 1).join(" | "))', "cells.length = many", "a word was lost"),
+        ("html`<em>${one.of.map(inline)}</em>`;", "html`<i>${one.of.map(inline)}</i>`;", "an unknown element"),
+        ("/^https?:\\/\\/[^\\s", "/^[^\\s", "another address"),
     ],
 )
-def test_a_renderer_with_a_mistake_is_found(one: House, before: str, after: str) -> None:
-    with one.tab(plant={"text.js": (before, after)}) as tab, pytest.raises(AssertionError):
+def test_a_renderer_with_a_mistake_is_found(one: House, before: str, after: str, found: str) -> None:
+    with one.tab(plant={"text.js": (before, after)}) as tab, pytest.raises(AssertionError, match=found):
         fuzz(tab)
 
 

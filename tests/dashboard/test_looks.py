@@ -195,11 +195,12 @@ def test_the_structure_of_the_first_view_is_what_a_screen_reader_hears(full: Hou
               - region "List":
                 - heading "Waiting for you" [level=1]
                 - listbox "What waits for you":
-                  - option /atlas-coder.*escalation.*Drop the index/ [selected]
+                  - option /atlas-planner letter urgent .* Which plan/ [selected]
+                  - option /atlas-coder escalation high .* Drop the index/
               - region "Letter":
-                - 'heading "Escalation: Drop the index?" [level=2]'
-                - article "Letter from atlas-coder"
-                - button /Approve/
+                - heading "Which plan?" [level=2]
+                - article "Letter from atlas-planner"
+                - button /Reply/
             - status
             """
         )

@@ -396,7 +396,9 @@ export const waiting = new Source(async () => {
   const answer = await client.call("mail/waiting", { agent_id: person(), limit: 1000, opened: true });
   /** @type {Entry[]} */
   const entries = answer.waiting;
-  return entries.sort((a, b) => WHATS.indexOf(a.what) - WHATS.indexOf(b.what) || a.since.localeCompare(b.since));
+  // As in the terminal: what is urgent, then by what it is, the oldest of each first.
+  const place = (/** @type {Entry} */ one) => (one.priority === "urgent" ? 0 : 10) + WHATS.indexOf(one.what);
+  return entries.sort((a, b) => place(a) - place(b) || a.since.localeCompare(b.since) || a.id.localeCompare(b.id));
 });
 
 /** What stands still until the person acts: everything but news. */

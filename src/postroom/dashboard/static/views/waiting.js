@@ -146,7 +146,7 @@ class Waiting {
   /** @param {Entry} entry */
   #row(entry) {
     const isLate = entry.due_at && Date.parse(entry.due_at) < Date.now();
-    const text = oneLine(entry.subject || entry.text || "(no words)", 160);
+    const text = oneLine(about(entry), 160);
     const more = entry.subject && entry.text && entry.text !== entry.subject ? oneLine(entry.text, 160) : "";
     return html`<span class="top"><bdi class="who">${oneLine(entry.from, 40)}</bdi><span class="chip of-${entry.what}">${entry.what}${entry.state ? ` · ${entry.state.replace("_", " ")}` : ""}</span>
         ${entry.priority === "urgent" || entry.priority === "high" ? html`<span class="chip ${entry.priority}">${entry.priority}</span>` : nothing}
@@ -211,6 +211,12 @@ class Waiting {
   focus() {
     this.list.element.focus({ preventScroll: true });
   }
+}
+
+/** @param {Entry} entry @returns {string} its subject, without the mark of an escalation, which stands beside it */
+function about(entry) {
+  const subject = entry.what === "escalation" ? entry.subject.replace(/^Escalation:\s*/, "") : entry.subject;
+  return subject || entry.text || "(no words)";
 }
 
 /** @param {Summary} one @returns {Entry} */
