@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as some
 from msgspec.structs import replace
 
 from postroom.model.message import Message, Priority, TaskNote, data, text
 from postroom.model.query import Query
-from postroom.store.files.layouts.base import OWN, Layout, Where, dumps, layout_named
+from postroom.store.files.layouts.base import OWN, Layout, Where, layout_named
 from postroom.store.files.layouts.swarm import local
 from postroom.store.files.letter_files import fields_of, parse_file
 from postroom.store.files.tree import OWN_FOLDER
@@ -250,28 +249,3 @@ def test_files_and_folders_are_for_their_owner_alone(layout: Layout, tmp_path: P
     for path in (tmp_path / "new").rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
     assert inbox(tmp_path / "new", layout).is_dir() and home(tmp_path / "new", layout).is_dir()
-
-
-PLAIN_JSON = some.recursive(
-    some.none()
-    | some.booleans()
-    | some.integers()
-    | some.floats(allow_nan=False, allow_infinity=False)
-    | some.text(),
-    lambda inside: some.lists(inside) | some.dictionaries(some.text(), inside),
-)
-
-
-STYLE = some.fixed_dictionaries(
-    {"indent": some.sampled_from([None, 2]), "sort_keys": some.booleans(), "ensure_ascii": some.booleans()}
-)
-
-
-@given(value=some.dictionaries(some.text(), PLAIN_JSON), style=STYLE)
-def test_json_is_written_as_python_writes_it(value: dict[str, Any], style: dict[str, Any]) -> None:
-    assert dumps(value, **style) == json.dumps(value, **style).encode()
-
-
-@pytest.mark.parametrize("value", [1e16, [-1.5], 2**70, "\x7f", "\x1f", "é", "\ud800", (2,), [[], {}]])
-def test_what_is_written_otherwise_is_left_to_python(value: Any) -> None:
-    assert dumps([value], ensure_ascii=True) == json.dumps([value]).encode()

@@ -344,7 +344,7 @@ class FileTransaction:
         try:
             step.do(durable=True)
         except FileNotFoundError:
-            if not files_durable.exists(f"{step.former}/{step.name}"):
+            if not os.path.lexists(f"{step.former}/{step.name}"):
                 raise self._stale(step.former, step.name) from None
             raise
 
@@ -405,7 +405,7 @@ class FileTransaction:
         path = self._tree.path(folder)
         name = self._layout.file_name(message, order)
         # The name may be taken by another program or another letter.
-        if files_durable.exists(f"{path}/{name}"):
+        if os.path.lexists(f"{path}/{name}"):
             stem = name.removesuffix(self._layout.ending)
             name = f"{stem}-{os.urandom(4).hex()}{self._layout.ending}"
         content = letter_files.render_file(self._layout, message, owner, delivery, name=name, order=order)

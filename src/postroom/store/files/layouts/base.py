@@ -7,7 +7,6 @@ A layout writes a letter as the JSON object of its design (`fields`) and reads i
 
 from __future__ import annotations
 
-import json
 import re
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime
@@ -15,7 +14,6 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import msgspec
 from msgspec import to_builtins
 
 from ....errors import BadStore, Invalid
@@ -28,41 +26,6 @@ from .paths import NAMES, QUEUED, LayoutPaths
 if TYPE_CHECKING:
     from ....model.delivery import Delivery
     from ....model.message import Message
-
-
-# -- JSON, byte for byte as `json.dumps` writes it, many times as fast
-
-_encode = msgspec.json.Encoder().encode
-_encode_sorted = msgspec.json.Encoder(order="sorted").encode
-
-
-def dumps(
-    value: Any,
-    *,
-    indent: int | None = None,
-    sort_keys: bool = False,
-    ensure_ascii: bool = False,
-) -> bytes:
-    """Return what `json.dumps` makes with these settings, for lists and objects with text keys.
-
-    msgspec writes everything but fractions, large numbers and escapes as Python does; those are left to Python.
-    """
-    try:
-        quick = _encode_sorted(value) if sort_keys else _encode(value)
-    except (OverflowError, UnicodeEncodeError):  # an integer over 64 bits; a lone surrogate
-        quick = b""
-    is_escaped = ensure_ascii and (not quick.isascii() or b"\x7f" in quick)
-    if not quick or is_escaped or _has_fractions(value):
-        return json.dumps(value, indent=indent, sort_keys=sort_keys, ensure_ascii=ensure_ascii).encode()
-    return msgspec.json.format(quick, indent=indent or 0)
-
-
-def _has_fractions(values: Any) -> bool:
-    for value in values.values() if type(values) is dict else values:
-        kind = type(value)
-        if kind is float or ((kind is dict or kind is list) and value and _has_fractions(value)):
-            return True
-    return False
 
 
 # -- layouts

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ....model.delivery import State
 from ....model.message import Priority
 from . import base, paths
-from .base import FileState, Layout, dumps
+from .base import FileState, Layout
 
 if TYPE_CHECKING:
     from ....model.delivery import Delivery
@@ -84,7 +84,7 @@ class Chipset(paths.ChipsetPaths, Layout):
         return plain
 
     def dump(self, fields: Plain) -> bytes:
-        return dumps(fields, indent=2, sort_keys=True) + b"\n"
+        return json.dumps(fields, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n"
 
     # -- its state
 

@@ -6,6 +6,7 @@ so.
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,7 +17,7 @@ from ....model.delivery import SETTLED, State
 from ....model.message import FIRST_HOPS
 from ....model.names import check_id
 from . import base, paths
-from .base import OWN, FileState, Layout, dumps
+from .base import OWN, FileState, Layout
 
 if TYPE_CHECKING:
     from ....model.delivery import Delivery
@@ -120,7 +121,7 @@ class Nanobot(paths.NanobotPaths, Layout):
         fields["metadata"] = metadata | ({OWN: own} if own else {})
 
     def dump(self, fields: Plain) -> bytes:
-        return dumps(fields)
+        return json.dumps(fields, ensure_ascii=False).encode()
 
     # -- its state
 

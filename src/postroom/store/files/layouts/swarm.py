@@ -16,7 +16,7 @@ from ....model.delivery import State
 from ....model.message import DEFAULT_SCOPE
 from ....model.names import check_id, check_party, check_scope
 from . import base, paths
-from .base import FileState, Layout, dumps
+from .base import FileState, Layout
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -100,7 +100,7 @@ class Swarm(paths.SwarmPaths, Layout):
         return base.with_unknown(fields, message.extra, _FIELDS)
 
     def dump(self, fields: Plain) -> bytes:
-        return dumps(fields, indent=2, ensure_ascii=True)
+        return json.dumps(fields, indent=2).encode()
 
     def read(self, fields: Plain, where: Where) -> Plain:
         sender = base.sender_in(fields["from_agent"])
