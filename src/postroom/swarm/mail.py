@@ -451,21 +451,7 @@ class Lifecycle:
         self._lease = lease
         self._claims: dict[tuple[str, str], HeldClaim] = {}  # by letter and mailbox; each step on it is atomic
 
-    def read(self, handle: str) -> Found | None:
-        """Mark an unread letter as read."""
-        return self._until_done(handle, self._read)
-
-    def start(self, handle: str) -> Found | None:
-        """Claim a letter, or renew the claim of the same thread. Return None if it is claimed or done."""
-        return self._until_done(handle, self._start)
-
-    def complete(self, handle: str, *, archive: bool) -> Found | None:
-        return self._until_done(handle, lambda found: self._complete(found, archive=archive))
-
-    def fail(self, handle: str, reason: str, *, retry: bool) -> Found | None:
-        return self._until_done(handle, lambda found: self._fail(found, reason, retry=retry))
-
-    def _until_done(self, handle: str, step: Callable[[Found], Found | None]) -> Found | None:
+    def take(self, handle: str, step: Callable[[Found], Found | None]) -> Message | None:
         """Take a step on the letter as it is now; try again if another process was faster."""
         for last in range(_ATTEMPTS, 0, -1):
             # Read again for each attempt: a step counts only if the delivery is unchanged since.
@@ -473,15 +459,18 @@ class Lifecycle:
             if found is None:
                 return None
             try:
-                return step(found)
+                done = step(found)
             except _RACES as lost:
                 if last == 1:
                     _log.warning("%s: %s", handle, lost)
+            else:
+                return None if done is None else message_of(done)
         return None
 
     # -- steps
 
-    def _read(self, found: Found) -> Found:
+    def read(self, found: Found) -> Found:
+        """Mark an unread letter as read."""
         if not is_unread(found.delivery):
             return found
         if not is_own_reader(self._core, self._principal, found.delivery.mailbox):
@@ -491,7 +480,8 @@ class Lifecycle:
             found, "read", lambda delivery: replace(model_delivery.read(delivery, now), read_at=now)
         )
 
-    def _start(self, found: Found) -> Found | None:
+    def start(self, found: Found) -> Found | None:
+        """Claim a letter, or renew the claim of the same thread. Return None if it is claimed or done."""
         state = found.delivery.state
         if state is State.UNREAD:
             return self._claim(found)
@@ -504,7 +494,7 @@ class Lifecycle:
         _log.info("%s is %s and cannot be claimed", found.message.id, state)
         return None
 
-    def _complete(self, found: Found, *, archive: bool) -> Found | None:
+    def complete(self, found: Found, *, archive: bool) -> Found | None:
         if self._was_lost(found):  # a late ack is refused (G5)
             return None
         if found.delivery.state is State.DONE:
@@ -517,7 +507,7 @@ class Lifecycle:
         self._let_go(done)
         return done
 
-    def _fail(self, found: Found, reason: str, *, retry: bool) -> Found | None:
+    def fail(self, found: Found, reason: str, *, retry: bool) -> Found | None:
         if self._was_lost(found) or found.delivery.state is State.DONE:
             return None
         if found.delivery.state is State.DEAD:

@@ -6,6 +6,7 @@ number of processes, see the same mail.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     import os
     from datetime import datetime
 
-    from ..model.query import Found
     from ..room import Room
     from .message import Message
 
@@ -42,9 +42,9 @@ class MailboxManager:
         `lease` is the time in seconds for which `mark_processing` holds a letter.
         """
         self.mailboxes_dir = Path(mailboxes_dir or DEFAULT_FOLDER)
-        self.room = open_room(_address(self.mailboxes_dir)) if room is None else room
+        self.room = room if room is not None else open_room(f"files:{self.mailboxes_dir.absolute()}?layout=swarm")
         self._core, self._principal = self.room.core, self.room.principal
-        self._progress = Lifecycle(self._core, self._principal, lease)
+        self._steps = Lifecycle(self._core, self._principal, lease)
 
     # -- sending
 
@@ -168,33 +168,25 @@ class MailboxManager:
 
     def read_message(self, message_id: str) -> Message | None:
         """Mark a letter as read. Return None if there is no such letter."""
-        return _message(self._progress.read(message_id))
+        return self._steps.take(message_id, self._steps.read)
 
     def mark_processing(self, message_id: str) -> Message | None:
         """Claim a letter until the lease ends. Return None if another worker has it, or if it is done."""
-        return _message(self._progress.start(message_id))
+        return self._steps.take(message_id, self._steps.start)
 
     def mark_completed(self, message_id: str, archive: bool = True) -> Message | None:
         """Complete a letter.
 
         Return None if there is no such letter, or if our claim was lost to another worker.
         """
-        return _message(self._progress.complete(message_id, archive=archive))
+        return self._steps.take(message_id, partial(self._steps.complete, archive=archive))
 
     def mark_failed(self, message_id: str, retry: bool = True, reason: str = "failed") -> Message | None:
         """Record a failed attempt.
 
         The letter is unread again, or failed after its last attempt or without retry.
         """
-        return _message(self._progress.fail(message_id, reason, retry=retry))
-
-
-def _message(found: Found | None) -> Message | None:
-    return None if found is None else message_of(found)
-
-
-def _address(folder: Path) -> str:
-    return f"files:{folder.absolute()}?layout=swarm"
+        return self._steps.take(message_id, partial(self._steps.fail, reason=reason, retry=retry))
 
 
 # The design's functions, over one manager for the whole program
