@@ -18,6 +18,7 @@ limits, clock, ids): it asks policy, then commits. Nothing here knows sockets, t
     search          messages by their words, by sender, by the beginning of an id
     presentation    messages as text for prompts, fenced
     deliveries      moving deliveries; notices and bounces
+    folders         folders and files of a room in mail folders
     work            claim, ack, fail, release, renew
     dead            dead letters: list, revive, delete
     threads         threads; filter, count and summarise the turns of a conversation
