@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from msgspec.structs import replace
@@ -32,7 +33,7 @@ from postroom.model.query import LetterQuery, Query
 from postroom.model.record import GUARD, Record
 from postroom.nanobot import MailboxManager as NanobotManager
 from postroom.store.files.connection import FileConnection
-from postroom.store.protocol import Move, Put
+from postroom.store.protocol import Introduce, Move, Put
 from postroom.swarm import MailboxManager as SwarmManager
 from tests.people import key_file, person, signing
 from tests.rooms import texts
@@ -220,6 +221,27 @@ def test_nobody_registers_as_a_person_to_keep_mail_from_them(
             room.mailbox("coder").send("human", "Look.")
 
 
+@pytest.mark.parametrize("name", ["Human", "Erin", "Dana"])
+def test_nobody_takes_a_persons_name_by_spelling_it_in_another_way(tmp_path: Path, name: str) -> None:
+    settings = {"human": "dana"} if name == "Dana" else {"people": "erin"}
+    with postroom.open(tmp_path / "room.db", **settings) as room:
+        room.mailbox(name).send("bob", "It is me.")
+        room.mailbox("bob").send([name.upper(), "coder"], "Look.")
+        room.mailbox("bob").send(name, "Look, too.")
+        known = {one for one in room.mailboxes() if one.lower() == name.lower()}
+        assert known == ({name.lower()} if name != "Human" else {"human"})
+        assert len(room.mailbox(name.lower()).waiting()) == 2
+
+
+def test_a_persons_mail_reaches_a_mailbox_that_an_earlier_version_spelt_otherwise(tmp_path: Path) -> None:
+    with postroom.open(tmp_path / "room.db") as room:
+        room.core.store.commit([Introduce("Human", True)])
+        question = room.mailbox("coder").escalate("May I?", reason="approval", ladder=["human"])
+        waiting, *_ = room.mailbox("human").waiting()
+        person(room).reply(waiting.letter, "yes")
+        assert room.mailbox("coder").escalations() == [] and question.message.recipients[0].address == "Human"
+
+
 def test_what_others_read_in_a_persons_mailbox_is_not_read(tmp_path: Path) -> None:
     with postroom.open(tmp_path / "room.db") as room:
         room.mailbox("coder").send("human", "Look.")
@@ -272,9 +294,8 @@ def test_nobody_sends_a_person_away_or_shows_their_mail(tmp_path: Path) -> None:
 
 
 def test_mail_in_a_persons_name_says_unproven_first_whoever_shows_a_token(tmp_path: Path) -> None:
-    name_of_token = "t"  # noqa: S105 - the name of a token is no secret
     with postroom.open(tmp_path / "room.db", people="dana") as room:
-        with_token = replace(agent_principal("human"), token=name_of_token)
+        with_token = replace(agent_principal("human"), token=uuid4().hex)
         perform(room.core, with_token, Send(agent_id="human", to="bob", body="x", subject="Approved (proven)"))
         room.mailbox("dana").send("bob", "y", subject="Approved, too")
         found = room.mailbox("bob").check(unread_only=False)

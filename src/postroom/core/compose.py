@@ -40,17 +40,16 @@ from ..model.names import (
     ANY,
     AT,
     BROADCAST,
-    HUMAN,
     POSTMASTER,
     check_agent,
     check_id,
     check_kind,
     check_scope,
     fold,
-    meant,
 )
 from ..model.thread import general_scope
 from ..model.values import check_json, check_label, check_line, check_object, check_text, check_time
+from .proof import own_name
 from .validation import as_list, quoted
 from .verb import LOCAL, MailboxVerb, PriorityWord
 
@@ -156,12 +155,12 @@ def compose(core: Core, draft: Draft, now: datetime) -> Message:
         fields["expires_at"] = check_when(draft.expires, "expires", now)
     to, body = draft.to, draft.body
     # The usual letter: one recipient, whose mailbox is called as it is written, and text.
-    is_to_one = type(to) is str and draft.cc is None and draft.bcc is None and limits.human == HUMAN
+    is_to_one = type(to) is str and draft.cc is None and draft.bcc is None and fold(to) not in core.with_keys.names
     is_text = type(body) is str and draft.data is None
     return Message(
         id=core.new_id(sender) if draft.letter_id is None else check_id(draft.letter_id, "id"),
         sender=sender,
-        recipients=_single_recipient(to) if is_to_one else check_recipients(draft, limits),
+        recipients=_single_recipient(to) if is_to_one else check_recipients(core, draft),
         created_at=now,
         parts=(new_part("text", {"text": check_text(body, "body[0]")}),) if is_text else _check_parts(core, draft),
         hops=limits.hops,
@@ -193,18 +192,18 @@ def encode_within_limit(message: Message, limits: Limits) -> bytes:
     return encoded
 
 
-def check_recipients(draft: Draft, limits: Limits) -> tuple[Recipient, ...]:
+def check_recipients(core: Core, draft: Draft) -> tuple[Recipient, ...]:
     """Return each recipient once, under the first kind that names it: to, then cc, then bcc."""
-    human = limits.human
     recipients: dict[str, Recipient] = {}
     named: tuple[tuple[RecipientKind, Any], ...] = (("to", draft.to), ("cc", draft.cc), ("bcc", draft.bcc))
+    most = core.limits.max_recipients
     for kind, addresses in named:
         for address in () if addresses is None else as_list(addresses, kind):
-            checked = meant(check_address(address, kind), human)
+            checked = own_name(core, check_address(address, kind))
             recipients.setdefault(checked, Recipient(checked, kind))
             # Checked in the loop: a list of a million names ends here, not after it was read (threat 7).
-            if len(recipients) > limits.max_recipients:
-                raise TooLarge(f"more than {limits.max_recipients} recipients", field=kind)
+            if len(recipients) > most:
+                raise TooLarge(f"more than {most} recipients", field=kind)
     if not recipients:
         raise Invalid("no recipient is named", field="to", hint="an agent's name, or a list of names")
     return tuple(recipients.values())

@@ -15,7 +15,7 @@ from ..clock import Clock, Ids, RandomIds
 from ..errors import StoreFailing
 from ..model.codec import convert, to_plain
 from ..model.message import DEFAULT_SCOPE
-from ..model.names import fold
+from ..model.names import PEOPLE, fold
 from ..model.record import Record
 from ..policy.admission import check_rate
 from ..policy.limits import Limits, people_of
@@ -80,11 +80,11 @@ class NextLook:
 
 
 class WithKeys:
-    """The people of whom the room holds keys, as this process saw them last (`proof`)."""
+    """The folded names of people: by the settings, and of those whose keys the room holds (`proof`)."""
 
-    def __init__(self) -> None:
-        self.look_at = 0.0  # by the monotonic clock
-        self.names: frozenset[str] = frozenset()
+    def __init__(self, names: frozenset[str] = PEOPLE) -> None:
+        self.look_at = 0.0  # by the monotonic clock; then the keys are read again
+        self.names = names
 
 
 class Core(Struct, frozen=True):
@@ -118,6 +118,7 @@ def core_of(store: Store, settings: Settings, clock: Clock | None = None, ids: I
         ids or RandomIds(),
         file_root=settings.file_root,
         system=settings.system,
+        with_keys=WithKeys(frozenset(map(fold, (*PEOPLE, *people_of(settings))))),
     )
 
 

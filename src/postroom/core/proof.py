@@ -17,9 +17,10 @@ from msgspec.structs import replace
 from ..errors import NotAllowed
 from ..model.codec import convert
 from ..model.message import Proof, same_name
-from ..model.names import fold
+from ..model.names import PEOPLE, fold, meant
 from ..model.record import EVERYONE, IDENTITY, NONCES, PERSON
 from ..policy.limits import people_of
+from ..store.protocol import spelt
 from .core import change_record, find_value, values_of
 from .names import current_name
 
@@ -78,9 +79,21 @@ def people_names(core: Core) -> frozenset[str]:
     known, now = core.with_keys, monotonic()
     if now >= known.look_at:
         keys = [record.value["person"] for record in core.store.records(PERSON)]
-        known.names = frozenset(map(fold, (*people_of(core.limits), *keys)))
+        known.names = frozenset(map(fold, (*PEOPLE, *people_of(core.limits), *keys)))
         known.look_at = now + LOOK_EVERY
     return known.names
+
+
+def own_name(core: Core, name: str) -> str:
+    """Return the mailbox that a name stands for.
+
+    A person's mailbox has several names, and nobody takes one of them by spelling it in another way.
+    """
+    if fold(name) not in core.with_keys.names:
+        return name
+    wanted = meant(name, core.limits.human)
+    wanted = next((one for one in people_of(core.limits) if same_name(one, wanted)), wanted)
+    return spelt(core.store, wanted)
 
 
 def is_unproven(core: Core, message: Message) -> bool:

@@ -40,10 +40,10 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from ..errors import Invalid
-from ..model.names import HUMAN, check_agent, meant
+from ..model.names import check_agent, fold
 from .authorize import PROVEN, authorize, phrase_of
 from .due import do_some
-from .proof import check_person, is_person, prove_request
+from .proof import check_person, is_person, own_name, prove_request
 from .validation import check_seconds
 
 if TYPE_CHECKING:
@@ -170,8 +170,7 @@ class MailboxVerb(Verb, kw_only=True):
 def checked_mailbox(core: Core, name: Any) -> str:
     """Return the mailbox that a name stands for: the human's has several."""
     checked = check_agent(name, "mailbox")
-    human = core.limits.human
-    return checked if human == HUMAN else meant(checked, human)
+    return own_name(core, checked) if fold(checked) in core.with_keys.names else checked
 
 
 class Runs(Protocol[R_co]):
