@@ -140,7 +140,7 @@ def ask(page: ClientConnection, method: str, **params: Any) -> Any:
 def busy(effort: Effort, folder: Path) -> Iterator[BusyRoom]:
     """A room with a past, 1,000 agents in 20 teams, and its daemon with HTTP."""
     path = folder / "room.db"
-    shutil.copy(filled_room(effort.largest), path)
+    shutil.copytree(filled_room(effort.largest).parent, folder, dirs_exist_ok=True)  # with the index of its words
     with postroom.open(str(path), durability="process") as room:
         for number in range(AGENTS):
             room.mailbox(f"worker-{number}").register(scopes=[f"team-{number % TEAMS}"])

@@ -8,7 +8,7 @@ import pytest
 
 from postroom import Invalid, NotAllowed, Room, UnknownMessage
 from postroom.core.authorize import agent_principal
-from postroom.core.dead import Dead, DeadGroup, GroupDead, ReviveAll
+from postroom.core.dead import Dead, DeadGroup, GroupDead, PurgeDead, ReviveAll
 from postroom.core.queues import ListQueues
 from postroom.core.search import Search
 from postroom.core.summaries import LONGEST, ListLetters
@@ -42,6 +42,25 @@ def test_letters_are_listed_by_number_the_newest_first_and_each_once(room: Room)
     assert [] == letters(room, sender="bob") and 7 == len(letters(room, sender="ann", agent_id="ann"))
     (first,) = perform(room.core, room.principal, ListLetters(recipient="bob", limit=1)).letters
     assert (first.sender, first.to, first.state, first.characters) == ("ann", ["bob"], "unread", 6)
+
+
+def test_the_number_of_letters_follows_without_counting_all_again(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def total() -> int | None:
+        return perform(room.core, room.principal, ListLetters(limit=1)).total
+
+    for sent in range(1, 4):
+        room.mailbox("ann").send("bob", "x")
+        assert sent == total() == total()
+    work = room.mailbox("bob").claim()
+    assert work
+    work.reject("no")  # the bounce is a letter, too
+    assert 4 == total()
+    perform(room.core, room.principal, PurgeDead(agent_id="bob", ids=work.id))
+    assert 4 == total()
+    room.core.letter_count.recount_at = 0.0
+    assert 3 == total()
 
 
 def test_a_summary_is_short_whatever_the_letter(room: Room) -> None:

@@ -27,6 +27,7 @@ from ..server.client import SocketClient, result_of
 from ..server.protocol import own_verb
 from .answer import Answer
 from .command import Option, command
+from .inbox.session import introduce
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -118,6 +119,7 @@ class _Lending:
 
     def run(self, params: dict[str, Any]) -> Iterator[Answer]:
         """Open a visit, and carry out what it asks for until the post room closes."""
+        introduce(self._context.mailbox)
         with self._socket, self._lines:
             self._say("open_visit", params, id=1)
             yield _opened(self._context, result_of(self._lines.readline()), acts=True)

@@ -87,6 +87,15 @@ class WithKeys:
         self.names = names
 
 
+class LetterCount:
+    """How many letters the room had when this process last counted them (`summaries`)."""
+
+    def __init__(self) -> None:
+        self.recount_at = 0.0  # by the monotonic clock
+        self.number = 0  # of the last letter that is counted
+        self.total = 0
+
+
 class Core(Struct, frozen=True):
     """One open room as the verbs see it: the store and the policy under which it is used."""
 
@@ -100,6 +109,7 @@ class Core(Struct, frozen=True):
     rates: SenderRates = field(default_factory=SenderRates)
     next_look: NextLook = field(default_factory=NextLook)
     with_keys: WithKeys = field(default_factory=WithKeys)
+    letter_count: LetterCount = field(default_factory=LetterCount)
 
     def now(self) -> Moment:
         return self.clock.now()

@@ -7,6 +7,7 @@ same. Numbers have gaps: other changes of a room are counted by them, too.
 from __future__ import annotations
 
 from datetime import datetime
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 MOST = 1000  # letters in one page
 MOST_TO = 5  # recipients that are named
+RECOUNT = 60.0  # seconds after which all letters are counted anew, without those that were deleted
 LONGEST = 200  # characters of a subject, and of a first line
 
 
@@ -100,7 +102,7 @@ class ListLetters(MailboxVerb, kw_only=True):
             letters=[self._short(core, one, states.get(one.message.id)) for one in letters],
             next=letters[-1].number if len(letters) == most else None,
             newest=newest,
-            total=core.store.count(LetterQuery(), by="all") if is_first else None,
+            total=_total(core, newest) if is_first else None,
         )
 
     def _short(self, core: Core, letter: Letter, state: State | None) -> Summary:
@@ -126,6 +128,18 @@ class ListLetters(MailboxVerb, kw_only=True):
             proven=message.proven or message.proof is not None,
             state=state,
         )
+
+
+def _total(core: Core, newest: int) -> int:
+    """Return how many letters the room has: all are counted now and then, else only those that came since."""
+    known, now = core.letter_count, monotonic()
+    if now >= known.recount_at:
+        known.total, known.recount_at = core.store.count(LetterQuery(), by="all"), now + RECOUNT
+    else:
+        since = LetterQuery(after=known.number, before=newest + 1)
+        known.total += core.store.count(since, by="all")
+    known.number = newest
+    return known.total
 
 
 def _states(core: Core, recipient: str | None, letters: list[Letter]) -> dict[str, State]:

@@ -60,18 +60,26 @@ class FlowDigest:
         self._names: dict[str, int] = {}  # mailboxes, in the order in which they were named first
         self._number = 0  # everything up to here was counted
         self._watch: Watch | None = None
+        self._starting: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
 
     async def watch(self, caller: object, push: Callable[[dict[str, Any]], bool], person: str) -> dict[str, Any]:
         """Send digests to a connection from now on; return the names that are known."""
-        if self._watch is None:
-            self._number = (await self._executor.read(self._core.store.cursor)).number
+        if self._starting is None:
+            self._watch = self._core.store.watch((ROOM,))  # before the look, so that nothing comes between them
+            self._starting = asyncio.ensure_future(self._start())
+        await self._starting
         self._watchers[caller] = Watcher(push, person, len(self._names))
-        if self._watch is None:
-            self._watch = self._core.store.watch((ROOM,))
-            self._listen()
         return {"names": list(self._names), "number": self._number, "at": self._core.now().wall}
+
+    async def _start(self) -> None:
+        try:
+            self._number = (await self._executor.read(self._core.store.cursor)).number
+        except PostroomError:
+            self.close()
+            raise
+        self._listen()
 
     def forget(self, caller: object) -> None:
         if self._watchers.pop(caller, None) is not None and not self._watchers:
@@ -80,6 +88,7 @@ class FlowDigest:
     def close(self) -> None:
         """Stop looking: nobody watches any more."""
         self._watchers.clear()
+        self._starting = None
         if self._timer is not None:
             self._timer.cancel()
         if self._watch is not None:
@@ -113,16 +122,16 @@ class FlowDigest:
 
     async def _look(self) -> None:
         """Make a digest and send it, then rest."""
-        pause = TICK
+        again, pause = self._listen, TICK
         try:
             number, pairs, moved = await self._executor.read(self._count)
             if number > self._number:
                 self._number = number
                 self._send(pairs, moved)
-        except PostroomError:  # the store cannot be read now
-            pause = RETRY
+        except PostroomError:  # the store cannot be read now, and nothing may tell when there is more
+            again, pause = self._on_change, RETRY
         if self._watch is not None:
-            self._timer = asyncio.get_running_loop().call_later(pause, self._listen)
+            self._timer = asyncio.get_running_loop().call_later(pause, again)
 
     def _count(self) -> tuple[int, Pairs, Moved]:
         """Return the latest number, and what happened since the last one that was counted; on a thread."""
