@@ -218,6 +218,7 @@ class HttpApp:
         self._map = map_server
         self._health = HealthCheck(executor)
         self._closers: dict[object, Callable[[], object]] = {}
+        self._is_closed = False
         self._unknown = 0  # WebSockets of pages that have not said who they are
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -352,9 +353,11 @@ class HttpApp:
 
     @contextmanager
     def closing_with(self, close_it: Callable[[], object]) -> Iterator[None]:
-        """Call `close_it` if the server closes while the block runs."""
+        """Call `close_it` if the server closes while the block runs, or has closed already."""
         key = object()
         self._closers[key] = close_it
+        if self._is_closed:  # while the caller was found out
+            close_it()
         try:
             yield
         finally:
@@ -364,6 +367,7 @@ class HttpApp:
         """Ask all requests that stay to end."""
         if self._map is not None:
             self._map.close()
+        self._is_closed = True
         for close_it in list(self._closers.values()):
             close_it()
         if self._mcp is not None:
