@@ -1,7 +1,7 @@
 """One room on a PostgreSQL server, compared with one prepared insert of the same letter, on the same server.
 
-The server is started here, with the durability it has by default. `bare` is one row by a prepared statement through
-psycopg, in a transaction of its own: what the server can do at all.
+The server is started here, with the durability it has by default. `bare` is one row by a prepared statement
+through psycopg, in a transaction of its own: what the server can do at all.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from statistics import median
 from typing import Any
 
 import psycopg
+from tests.postgres.server import HOW, Server, programs
 
 import postroom
 from postroom.mailbox import Mailbox, draft
 from postroom.room import Room
 from postroom.settings import Settings
 from postroom.store.postgres.store import PostgresStore
-from tests.postgres.server import HOW, Server, programs
 
 from .measure import LETTER, Effort, Line, Turns, micros, per_second, ratio, take_turns, timed, typical
 from .workers import Worker, now, start_together
@@ -52,7 +52,7 @@ class Bare:
         self._link.close()
 
 
-def measure(effort: Effort, folder: Path) -> Iterator[Line]:
+def measure(effort: Effort, _folder: Path) -> Iterator[Line]:
     if programs() is None:
         print(f"no PostgreSQL here: {HOW}")
         return
@@ -164,7 +164,7 @@ def _together(job: Any, address: str, names: list[str], seconds: float) -> float
     """What all of them did, per second."""
     workers = [Worker(job, address, name, seconds) for name in names]
     start_together(workers)
-    return sum(worker.finish() for worker in workers) / seconds
+    return float(sum(worker.finish() for worker in workers)) / seconds
 
 
 def _crowds(effort: Effort, server: Server) -> Iterator[Line]:
@@ -191,8 +191,8 @@ def _shared_mailbox(effort: Effort, server: Server) -> Iterator[Line]:
         writer = room.mailbox("writer")
         for _ in range(effort.runs):
             need = int(1500 * effort.seconds)
-            _fill(room, writer, own, need // 8 * 2)
-            _fill(room, writer, ["common"], need)
+            _fill(writer, own, need // 8 * 2)
+            _fill(writer, ["common"], need)
             apart = _together(take_for, server.address("shared"), own, effort.seconds)
             pairs.append((_together(take_for, server.address("shared"), ["common"] * 8, effort.seconds), apart))
     common, apart = (median(column) for column in zip(*pairs, strict=True))
@@ -205,7 +205,7 @@ def _shared_mailbox(effort: Effort, server: Server) -> Iterator[Line]:
     )
 
 
-def _fill(room: Room, writer: Mailbox, names: list[str], each: int) -> None:
+def _fill(writer: Mailbox, names: list[str], each: int) -> None:
     drafts = [draft(name, LETTER) for name in names for _ in range(each)]
     for first in range(0, len(drafts), 500):
         writer.send_many(drafts[first : first + 500])
@@ -236,7 +236,12 @@ def _wake(effort: Effort, server: Server) -> Iterator[Line]:
     watch = store.watch(["reader"])
     for _ in range(effort.burst):
         woken: list[float] = []
-        waiter = threading.Thread(target=lambda: watch.wait(5.0) and woken.append(now()))  # noqa: B023
+
+        def wait(woken: list[float] = woken) -> None:
+            watch.wait(5.0)
+            woken.append(now())
+
+        waiter = threading.Thread(target=wait)
         waiter.start()
         writer.send("reader", LETTER)
         sent = now()
@@ -260,7 +265,7 @@ def _snapshot(effort: Effort, server: Server) -> Iterator[Line]:
     held = 25.0 if effort.runs > 2 else SNAPSHOT
     with _room(server, "old") as room, psycopg.connect(server.address("x").partition("?")[0]) as other:
         writer, reader = room.mailbox("writer"), room.mailbox("reader")
-        _fill(room, writer, ["reader"], int(1500 * held))
+        _fill(writer, ["reader"], int(1500 * held))
         before = timed(lambda: _take(reader), effort.burst)
         other.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         other.execute("SELECT 1 FROM pg_class LIMIT 1")
@@ -284,7 +289,7 @@ def _growth(effort: Effort, server: Server) -> Iterator[Line]:
     store = PostgresStore(server.address("grown"))
     room = postroom.Room(store, Settings())
     room.mailbox("writer").send("other", "x")
-    _fill(room, room.mailbox("writer"), ["reader"], 200)
+    _fill(room.mailbox("writer"), ["reader"], 200)
     reader = room.mailbox("reader")
     look: Callable[[], object] = lambda: reader.check(limit=20, peek=True)  # noqa: E731
     timed(look, effort.burst)
@@ -303,7 +308,8 @@ def _growth(effort: Effort, server: Server) -> Iterator[Line]:
 
 _COPY = """
 INSERT INTO ROOM.letters SELECT l.number + n, l.id || n, l.sender, l.created_at, l.kind, l.scope, l.tags, l.thread,
-       l.thread_tag, l.conversation, NULL, l.sum, l.body FROM ROOM.letters l, generate_series(1000, 1000 + {many}) n WHERE l.id = '{id}'"""
+       l.thread_tag, l.conversation, NULL, l.sum, l.body
+FROM ROOM.letters l, generate_series(1000, 1000 + {many}) n WHERE l.id = '{id}'"""
 _COPIES = """
 INSERT INTO ROOM.deliveries (number, mailbox, kind, state, seen, rank, revision, attempts, delivered_at)
 SELECT d.number + n, d.mailbox, d.kind, d.state, d.seen, d.rank, d.revision, d.attempts, d.delivered_at

@@ -49,7 +49,7 @@ def plant(store: PostgresStore, bug: str) -> None:
 def deaf_to_notices() -> Iterator[None]:
     """Whoever reads the server's notices does not."""
     sound = connection_module._notice
-    connection_module._notice = lambda _connection, _diagnostic: None
+    connection_module._notice = lambda connection, diagnostic: None  # noqa: ARG005
     try:
         yield
     finally:

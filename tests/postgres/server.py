@@ -7,10 +7,8 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
-import time
 from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
@@ -19,6 +17,8 @@ from typing import Any
 
 import psycopg
 import pytest
+
+from tests.daemons import free_port, until
 
 HOW = "apt-get install postgresql-15"
 QUICK = ("fsync=off", "synchronous_commit=on", "full_page_writes=off")  # where no power is cut
@@ -41,13 +41,6 @@ def as_user() -> list[str]:
     if os.geteuid() != 0:
         return []
     return ["setpriv", f"--reuid={_USER}", f"--regid={_USER}", "--clear-groups", "--"]
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 def give(folder: Path) -> None:
@@ -102,19 +95,23 @@ class Server:
     def wait(self, seconds: float = 60) -> None:
         """Return once the server takes connections."""
         folder = programs()
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            ready = [str(folder / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
-            if subprocess.run(ready, check=False).returncode == 0:
-                return
+        assert folder is not None
+        ready = [str(folder / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+
+        def answers() -> bool:
             assert self._process is not None and self._process.poll() is None, (self.folder / "log").read_text()
-            time.sleep(0.02)
-        raise AssertionError((self.folder / "log").read_text())
+            return subprocess.run(ready, check=False).returncode == 0
+
+        until(answers, seconds)
 
     @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
 
     def stop(self) -> None:
         if self._process is not None:
@@ -161,12 +158,8 @@ class Server:
         with self.connect() as link:
             link.execute(f"ALTER SYSTEM SET synchronous_standby_names = 'FIRST 1 ({name})'")
             link.execute("SELECT pg_reload_conf()")
-            end = time.monotonic() + 30
-            while link.execute(
-                "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
-            ).fetchone() != (1,):
-                assert time.monotonic() < end, "the standby never became synchronous"
-                time.sleep(0.02)
+            synchronous = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
+            until(lambda: link.execute(synchronous).fetchone() == (1,), 60)
         return standby
 
     def promote(self) -> None:

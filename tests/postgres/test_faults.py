@@ -1,8 +1,8 @@
 """Rooms on a real server while clients, sessions, the server, its disk and the network fail.
 
 Processes at work write a ledger outside of the room. Afterwards each promise is compared with the room: what was
-accepted is there once, what was acknowledged is done and was never handed out again, and whoever follows the changes
-has met each letter. The twins have one bug planted, and must be found out.
+accepted is there once, what was acknowledged is done and was never handed out again, and whoever follows the
+changes has met each letter. The twins have one bug planted, and must be found out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import psycopg
@@ -30,6 +30,7 @@ from postroom.model.query import LetterQuery, Query
 from postroom.room import Room
 from postroom.store.postgres.store import PostgresStore
 from tests.conftest import LONG
+from tests.daemons import until
 from tests.faults.ledger import lines, lines_with
 from tests.postgres import bugs
 from tests.postgres.network import machine, needs_network
@@ -110,12 +111,11 @@ class Crew:
 
     def wait_for(self, word: str, many: int) -> None:
         """Return once so many lines with this word are written."""
-        end = time.monotonic() + PATIENCE
-        while len(lines_with(lines(self.folder), word)) < many:
-            assert time.monotonic() < end, (
-                f"fewer than {many} times {word}: {Counter(l[1] for l in lines(self.folder))}"
-            )
-            time.sleep(0.02)
+
+        def words() -> Counter[str]:
+            return Counter(line[1] for line in lines(self.folder))
+
+        until(lambda: words()[word] >= many, PATIENCE, words)
 
     def wait_for_more(self, word: str, many: int = 1) -> None:
         self.wait_for(word, len(lines_with(lines(self.folder), word)) + many)
@@ -140,7 +140,7 @@ def check(store: PostgresStore, folder: Path, *, followed: bool = False) -> dict
     """Compare the room with the ledger; return how much of each was counted."""
     written = lines(folder)
     there = store.letters(LetterQuery())
-    sent = dict(about[:2] for about in lines_with(written, "sent"))
+    sent = {about[0]: about[1] for about in lines_with(written, "sent")}
     keys = Counter(letter.message.key for letter in there)
     assert [] == [key for key in sent if keys[key] != 1], "accepted letters are lost or doubled"
     assert sent.items() <= {(letter.message.key, letter.message.id) for letter in there}
@@ -164,10 +164,7 @@ def check(store: PostgresStore, folder: Path, *, followed: bool = False) -> dict
 def catch_up(crew: Crew, store: PostgresStore) -> None:
     """Wait until the follower has read to the end, while nobody sends."""
     last = store.letters(LetterQuery(order="newest", limit=1))[0].message.id
-    end = time.monotonic() + PATIENCE
-    while not any(line[1:3] == ("saw", last) for line in lines(crew.folder)):
-        assert time.monotonic() < end, "the follower stands still"
-        time.sleep(0.05)
+    until(lambda: any(line[1:3] == ("saw", last) for line in lines(crew.folder)), PATIENCE)
 
 
 # -- clients, sessions, servers
@@ -304,32 +301,31 @@ def test_a_crash_of_one_session_ends_all_cursors(server: Server, bug: str) -> No
         before = store.cursor()
         with server.connect() as other, server.connect() as link:
             os.kill(link.info.backend_pid, signal.SIGKILL)
-            with pytest.raises(psycopg.Error):  # all sessions end
+            with pytest.raises(psycopg.Error):  # all sessions end  # noqa: PT012
                 for _ in range(10_000):
                     other.execute("SELECT pg_sleep(0.01)")
         server.wait()
-        end = time.monotonic() + PATIENCE
-        while True:
+
+        def look() -> str:
             try:
                 store.changes(before, 10)
             except Resync:
-                found = "resync"
-            except PostroomError:
-                assert time.monotonic() < end
-                continue
-            else:
-                found = "nothing"
-            break
+                return "resync"
+            except PostroomError:  # it is not up again
+                return ""
+            return "nothing"
+
+        found = until(look, PATIENCE)
     assert found == ("nothing" if bug else "resync")
 
 
 # -- leases
 
 
-TOKEN = "a move without the token"
+UNPROVEN = "a move without the token"
 
 
-@pytest.mark.parametrize("bug", ["", TOKEN], ids=["sound", TOKEN])
+@pytest.mark.parametrize("bug", ["", UNPROVEN], ids=["sound", UNPROVEN])
 def test_a_claim_that_was_lost_with_the_server_is_no_claim(server: Server, bug: str) -> None:
     """A's claim is forgotten, B claims the same letter at the same revision: A must not acknowledge it."""
     with room_on(server, bug=bug) as store:
@@ -386,12 +382,12 @@ def test_a_standby_that_nobody_waited_for_makes_no_success(server: Server, bug: 
     with room_on(server) as store:
         room = Room(store, CALM)
         room.mailbox("ann").send("bob", "first")
-    with server.connect() as link, bugs.deaf_to_notices() if bug else suppress():
+    with server.connect() as link, bugs.deaf_to_notices() if bug else nullcontext():
         link.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
         link.execute("SELECT pg_reload_conf()")
         with room_on(server) as store:
             room = Room(store, CALM)
-            with canceling(link), pytest.raises(StoreFailing) if not bug else suppress():
+            with canceling(link), nullcontext() if bug else pytest.raises(StoreFailing):
                 room.mailbox("ann").send("bob", "second", key="k")
         link.execute("ALTER SYSTEM RESET synchronous_standby_names")
         link.execute("SELECT pg_reload_conf()")
@@ -437,7 +433,7 @@ def test_a_full_disk_refuses_and_loses_nothing(place: Path) -> None:
                 box.send("bob", "x", key="first")
                 ballast = small / "ballast"
                 sent = 0
-                with pytest.raises(PostroomError) as refused:
+                with pytest.raises(PostroomError) as refused:  # noqa: PT012
                     while True:
                         with ballast.open("ab") as file, suppress(OSError):
                             file.write(b"x" * 2**20)
@@ -446,15 +442,17 @@ def test_a_full_disk_refuses_and_loses_nothing(place: Path) -> None:
                         sent += 1
                 assert refused.value.temporary, refused.value
                 ballast.unlink()
-                end = time.monotonic() + PATIENCE
-                while True:
+
+                def again() -> bool:
                     try:
                         box.send("bob", "after", key="after")
-                        break
                     except PostroomError:
-                        assert time.monotonic() < end
-                        if server._process is not None and server._process.poll() is not None:
+                        if server.has_ended:
                             server.start()  # without space for its log it stops by itself
+                        return False
+                    return True
+
+                until(again, PATIENCE)
                 keys = {letter.message.key for letter in store.letters(LetterQuery())}
                 assert {"first", "after", *(f"k{number}" for number in range(sent))} <= keys
         finally:

@@ -6,9 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psycopg
@@ -23,8 +22,9 @@ from postroom.store.address import local_place
 from postroom.store.postgres.address import parse
 from postroom.store.postgres.clock import ServerClock
 from postroom.store.postgres.store import PostgresStore
+from tests.daemons import free_port, until
 from tests.letters import letter, post, send
-from tests.postgres.server import address_in, as_user, free_port, give, needs_server, shared
+from tests.postgres.server import address_in, as_user, give, needs_server, shared
 
 SECRET = "s3cret"  # noqa: S105 - what must never be shown
 
@@ -141,7 +141,7 @@ def test_a_role_with_the_least_privileges_is_enough(
 
 
 def test_two_that_open_a_new_room_at_once_make_one(address: str) -> None:
-    program = "import sys; from postroom.store.postgres.store import PostgresStore as S; print(S(sys.argv[1]).cursor().store)"
+    program = "import sys, postroom; print(postroom.open(sys.argv[1]).core.store.cursor().store)"
     several = [
         subprocess.Popen([sys.executable, "-c", program, address], stdout=subprocess.PIPE) for _ in range(4)
     ]
@@ -207,9 +207,7 @@ def test_another_process_is_woken(store: PostgresStore) -> None:
     )
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     send(store, "m1")
-    began = time.monotonic()
     assert "True" in process.communicate(timeout=60)[0]
-    assert time.monotonic() - began < 20
 
 
 def test_a_listener_that_was_cut_listens_again(
@@ -220,9 +218,8 @@ def test_a_listener_that_was_cut_listens_again(
         link.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'postroom listener'"
         )
-        end = time.monotonic() + 30
-        while not watch.wait(0.2):  # it is woken once it listens again: it may have missed something
-            assert time.monotonic() < end
+        # It is woken once it listens again: it may have missed something.
+        until(lambda: watch.wait(0.2), 60)
         send(store, "m1")
         assert watch.wait(30)
         watch.close()
@@ -249,22 +246,22 @@ def pooler(tmp_path: Path) -> Iterator[int]:
     give(folder)
     file = folder / f"{port}.ini"
     file.write_text(
-        f"[databases]\npostgres = host=127.0.0.1 port={shared(os.getpid()).port} user=postroom\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
-        f"listen_port = {port}\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 2\nunix_socket_dir =\n"
-        "ignore_startup_parameters = extra_float_digits\n"
+        f"[databases]\npostgres = host=127.0.0.1 port={shared_port()} user=postroom\n[pgbouncer]\n"
+        f"listen_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\npool_mode = transaction\n"
+        "default_pool_size = 2\nunix_socket_dir =\nignore_startup_parameters = extra_float_digits\n"
     )
     file.chmod(0o644)
     process = subprocess.Popen(
         [*as_user(), program, str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    end = time.monotonic() + 30
-    while True:
-        try:
+
+    def answers() -> bool:
+        with suppress(psycopg.Error):
             psycopg.connect(f"postgresql://postroom@127.0.0.1:{port}/postgres").close()
-            break
-        except psycopg.Error:
-            assert time.monotonic() < end
-            time.sleep(0.05)
+            return True
+        return False
+
+    until(answers, 60)
     yield port
     process.kill()
     process.wait(30)

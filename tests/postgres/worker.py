@@ -1,4 +1,5 @@
-"""One process at work on a room on a server, until it is killed. It writes down what it tries and what it is promised.
+"""One process at work on a room on a server, until it is killed. It writes down what it tries and what it is
+promised.
 
 python -m tests.postgres.worker ADDRESS LEDGER ROLE WHO
 """

@@ -1,5 +1,5 @@
-"""Store addresses: `memory:`, `sqlite:/room.db`, `files:/folder?layout=swarm`, `postgresql://host/database`, or the path
-of a SQLite file.
+"""Store addresses: `memory:`, `sqlite:/room.db`, `files:/folder?layout=swarm`, `postgresql://host/database`, or
+the path of a SQLite file.
 
 Opens the store that an address names, and tells where it lies. Stores are imported here when they are opened, so
 that no program pays for a store that it does not use.

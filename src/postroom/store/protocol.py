@@ -161,8 +161,8 @@ class Store(Protocol):
     archives_by_sending: bool  # is settled mail archived by the time it was sent, not by when it was settled?
     clock: Clock  # leases are measured by it: a store on another machine keeps that machine's time
     fresh_id: Callable[[str], str] | None  # makes the id of a sender's new letter, where the store prescribes ids
-    # Claims what a query finds, in one step, where that is cheaper than to find and then to move. It returns None where
-    # the caller must do it: the query is unusual, or something is overdue.
+    # Claims what a query finds, in one step, where that is cheaper than to find and then to move. It returns None
+    # where the caller must do it: the query is unusual, or something is overdue.
     take: Callable[[Query, Moment, Lease], list[Found] | None] | None
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:

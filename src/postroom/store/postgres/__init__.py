@@ -14,6 +14,6 @@
     examine       the health of the room and of its server
     backup        a copy into a room in a file
 
-The commit path: take the room's lock → write → COMMIT without waiting for the disk, which leaves the lock → flush what
-must last → NOTIFY → report success. For a list of writes that is one call of a procedure.
+The commit path: take the room's lock → write → COMMIT without waiting for the disk, which leaves the lock → flush
+what must last → NOTIFY → report success. For a list of writes that is one call of a procedure.
 """

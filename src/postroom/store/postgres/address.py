@@ -1,8 +1,8 @@
 """The address of a room in PostgreSQL: `postgresql://user@host/database?schema=NAME`.
 
-The address is libpq's own, with two options of ours: `schema` (the room; several rooms share a database) and `pooler`
-(`transaction` where a PgBouncer in transaction mode stands in between). A password is refused here: an address stands
-in command lines, logs and errors.
+The address is libpq's own, with two options of ours: `schema` (the room; several rooms share a database) and
+`pooler` (`transaction` where a PgBouncer in transaction mode stands in between). A password is refused here: an
+address stands in command lines, logs and errors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A backup of a room on a server: a copy into a room in a file, of one moment.
 
-It is read in one REPEATABLE READ transaction, so writers go on meanwhile. `pg_dump` is for whoever runs the server; this
-copy can be opened as it is, looked at, and copied back.
+It is read in one REPEATABLE READ transaction, so writers go on meanwhile. `pg_dump` is for whoever runs the
+server; this copy can be opened as it is, looked at, and copied back.
 """
 
 from __future__ import annotations

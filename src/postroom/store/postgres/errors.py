@@ -53,7 +53,7 @@ def translated() -> Iterator[None]:
         raise translate(error) from error
 
 
-def translate(error: Exception) -> PostroomError:  # noqa: PLR0911 - read from the top
+def translate(error: Exception) -> PostroomError:
     if isinstance(error, (PoolTimeout, TooManyRequests)):
         return StoreBusy("no connection to the PostgreSQL server came free", hint="is it up? Try again")
     if not isinstance(error, psycopg.Error):

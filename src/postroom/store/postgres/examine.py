@@ -1,17 +1,18 @@
-"""The checks of `postroom doctor` for a room on a server: its settings, its load, its standbys, and the room itself."""
+"""The checks of `postroom doctor` for a room on a server: settings, load, standbys, and the room itself."""
 
 from __future__ import annotations
 
 from binascii import crc32
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ...model.report import Finding, error, note, ok, warning
+from ...model.report import error, note, ok, warning
 from .notification import LISTENERS
 from .notification import NAME as LISTENER
 
 if TYPE_CHECKING:
-    from ...model.report import Progress
+    from collections.abc import Callable, Iterator
+
+    from ...model.report import Finding, Progress
     from .store import PostgresStore
 
 OLD = 60.0  # seconds that a transaction may be open before it holds back vacuum noticeably
@@ -24,7 +25,8 @@ _SERVER = """
 SELECT current_setting('server_version'), pg_is_in_recovery(), current_setting('fsync'),
        current_setting('full_page_writes'), current_setting('data_checksums'),
        current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
-       current_setting('max_connections')::int, (SELECT count(*) FROM pg_stat_activity WHERE datname IS NOT NULL)"""
+       current_setting('max_connections')::int,
+       (SELECT count(*) FROM pg_stat_activity WHERE datname IS NOT NULL)"""
 _OLDEST = """
 SELECT extract(epoch FROM clock_timestamp() - min(xact_start))::float8 FROM pg_stat_activity
 WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND pid <> pg_backend_pid()"""
@@ -149,7 +151,8 @@ CHECKS: tuple[Callable[[PostgresStore], Iterator[Finding]], ...] = (
 def _letters(store: PostgresStore, *, repair: bool, full: bool) -> Iterator[Finding]:
     """Compare letters with their checksums: the newest, or with `full` all of them."""
     newest = store.query("SELECT coalesce(max(number), 0) FROM ROOM.letters")[0][0]
-    after, seen, damaged = 0 if full else newest - SLICE, 0, {}
+    damaged: dict[int, str] = {}
+    after, seen = 0 if full else newest - SLICE, 0
     while rows := store.query(_BODIES, [after, SLICE]):
         damaged |= {number: id for number, id, sum, body in rows if crc32(body) != sum}
         seen, after = seen + len(rows), rows[-1][0]

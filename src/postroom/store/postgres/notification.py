@@ -1,8 +1,9 @@
 """Notification between machines: LISTEN and NOTIFY, with polling where they are not to be had.
 
 A bell is rung after the letters are durable, in a transaction that waits for no disk, once for all letters of a
-batch. It names the mailboxes and the process that rang, which has told its own waiters already. One connection of each
-process listens, while something there waits. A bell may come late, twice or never: a waiter looks again by itself.
+batch. It names the mailboxes and the process that rang, which has told its own waiters already. One connection of
+each process listens, while something there waits. A bell may come late, twice or never: a waiter looks again by
+itself.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import msgspec
 import psycopg
 
 from ...errors import PostroomError
-from ..notification import EVERYONE, MANY, ROOM, LocalNotifier, LocalWatch
+from ..notification import EVERYONE, MANY, ROOM, LocalNotifier
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from ..notification import LocalWatch
     from .connection import Database, RoomConnection
 
 LISTENERS = 10  # connections of one server that listen: each makes every bell dearer

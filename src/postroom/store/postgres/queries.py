@@ -1,7 +1,7 @@
 """The SQL of each query, put together from fixed pieces; every value is bound.
 
-`tests/contract/meaning.py` says what each means. States and ranks are literals, so that the server sees which partial
-index serves; `ROOM` stands for the room's schema.
+`tests/contract/meaning.py` says what each means. States and ranks are literals, so that the server sees which
+partial index serves; `ROOM` stands for the room's schema.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ...model.query import Group, LetterQuery, Moment
 
-Statement = tuple[str, list[Any]]
+Statement = tuple[str, Any]  # with the values that it binds, by place or by name
 Piece = tuple[str, list[Any]]
 
 DELIVERY = (
@@ -64,7 +64,8 @@ BY_NUMBER = f"{_LETTERS} WHERE l.number = ANY (%s) ORDER BY l.number DESC"
 RECORDS = "SELECT kind, key, revision, {} FROM ROOM.records WHERE {} ORDER BY kind, key"
 # Without the token the server has crashed since, or is another one.
 CURSOR = """
-SELECT name, epoch, (SELECT token FROM ROOM.alive WHERE home = tableoid), ROOM.next_number() - 1, trimmed FROM ROOM.room"""
+SELECT name, epoch, (SELECT token FROM ROOM.alive WHERE home = tableoid), ROOM.next_number() - 1, trimmed
+FROM ROOM.room"""
 # Changes of a letter that is deleted by now are left out.
 CHANGES = """
 SELECT * FROM (
@@ -86,15 +87,16 @@ def find(query: Query) -> Statement:
 def find_offered(query: Query) -> Statement:
     """Return the query for one mailbox's mail in order of priority.
 
-    The index holds unread mail and mail that was read apart: the top of each, merged, is far cheaper than one sort.
+    The index holds unread mail and mail that was read apart: the top of each, merged, is cheaper than one sort.
     """
     usual = _claim(query.mailbox, query.offered_at, query.due_at, query.due_most, query.limit)
     if query == usual and query.offered_at and query.due_at:
-        where, values = _claim_where(query.due_most is not None), [fold(query.mailbox or ""), query.mailbox]
-        values += [micros(at) for at in (query.offered_at, query.due_at, query.due_most) if at is not None]
+        where = _claim_where(query.due_most is not None)
+        times = [micros(at) for at in (query.offered_at, query.due_at, query.due_most) if at is not None]
+        values: list[Any] = [fold(query.mailbox or ""), query.mailbox, *times]
     else:
         where, values = _where(_pieces(query))
-    top = f"(SELECT {DELIVERY}, l.sum, l.body {_FROM}{where} AND d.seen = {{}} ORDER BY {_ORDER['priority']} LIMIT %s)"
+    top = f"({_LETTERS_AT}{where} AND d.seen = {{}} ORDER BY {_ORDER['priority']} LIMIT %s)"
     sql = f"{top.format(0)} UNION ALL {top.format(1)} ORDER BY rank, number LIMIT %s"
     return sql, [*values, query.limit, *values, query.limit, query.limit]
 
@@ -192,8 +194,8 @@ SELECT total, own FROM ROOM.waiting(
     ARRAY(SELECT id FROM ROOM.mailboxes WHERE system = %(system)s
           UNION ALL SELECT id FROM ROOM.mailboxes WHERE %(system)s = '' AND id = ({MEANT})),
     coalesce(({MEANT.replace("%(name)s", "%(sender)s")}), -1))"""
-# One row of (state, mailbox, seen, rank, count, first number, when that was delivered) for each group; one statement
-# for all states, so that the counts are of one moment.
+# One row of (state, mailbox, seen, rank, count, first number, when that was delivered) for each group; one
+# statement for all states, so that the counts are of one moment.
 _GROUP = """
 SELECT g.state, m.name, g.seen, g.rank, g.many, g.oldest,
        (SELECT delivered_at FROM ROOM.deliveries WHERE number = g.oldest AND mailbox = g.mailbox)
@@ -249,9 +251,11 @@ def newest_of(query: LetterQuery) -> Statement:
 
 # A letter by its key, or, if it was sent without one, by its id.
 BY_KEY = f"""
-{_LETTERS} JOIN ROOM.mailboxes m ON m.id = l.sender WHERE m.folded = %(folded)s AND m.name = %(name)s AND l.key = %(key)s
+{_LETTERS} JOIN ROOM.mailboxes m ON m.id = l.sender
+WHERE m.folded = %(folded)s AND m.name = %(name)s AND l.key = %(key)s
 UNION ALL
-{_LETTERS} JOIN ROOM.mailboxes m ON m.id = l.sender WHERE l.id = %(key)s AND l.key IS NULL AND m.name = %(name)s"""
+{_LETTERS} JOIN ROOM.mailboxes m ON m.id = l.sender
+WHERE l.id = %(key)s AND l.key IS NULL AND m.name = %(name)s"""
 
 
 def letters(query: LetterQuery) -> Statement:
@@ -287,7 +291,7 @@ def overdue(moment: Moment, mailboxes: Sequence[str] | None, limit: int) -> Stat
 
 
 def next_timer(moment: Moment, mailboxes: Sequence[str] | None, ahead: float) -> Statement:
-    """Return the query for one row: the earliest lease end and due or expiry times, after now and within `ahead`."""
+    """Return the query for one row: the earliest lease end, due times and expiry, after now and within `ahead`."""
     at, ids = ("", []) if mailboxes is None else (_AMONG, [list(mailboxes)])
     earliest = "(SELECT min({0}) FROM ROOM.deliveries WHERE {1} AND {0} > %s AND {0} <= %s" + at + ")"
     pieces = (

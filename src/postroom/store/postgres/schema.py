@@ -1,4 +1,5 @@
-"""Schema versions and migrations of a room in PostgreSQL: a newer room is refused, an older one is brought forward.
+"""Schema versions and migrations of a room in PostgreSQL: a newer room is refused, an older one is brought
+forward.
 
 `schema/0001.sql` makes the first version; each further number brings a room from the version before. The functions
 are made anew with each migration. Everything happens in one transaction, under a lock.
@@ -21,7 +22,8 @@ OLDEST_SERVER = 150000
 _LOCK = 1886352244  # of those who make or change rooms; the second key is the name of the room
 _HOLDS = "SELECT 1 FROM pg_class WHERE relnamespace = %s::regnamespace LIMIT 1"
 _SETTINGS = """
-SELECT current_setting('server_version_num')::int, current_setting('default_transaction_isolation'), current_setting('server_encoding'),
+SELECT current_setting('server_version_num')::int, current_setting('default_transaction_isolation'),
+       current_setting('server_encoding'),
        (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit')"""
 
 

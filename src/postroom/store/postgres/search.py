@@ -1,8 +1,8 @@
 """Text search: an index in a table of its own, filled lazily, and searches that use it.
 
 The index holds the words of a letter as `model/words.py` makes them, not as the server would (a tsvector without
-positions), and its marks as words, as in SQLite's index. It only suggests: a search scans the letters that are not in
-it yet, and every letter that it names is compared again. So it may lag behind, and long words may be cut.
+positions), and its marks as words, as in SQLite's index. It only suggests: a search scans the letters that are not
+in it yet, and every letter that it names is compared again. So it may lag behind, and long words may be cut.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class TableIndex(common.Index):
 
 
 def _entry(number: int, sum: int, body: bytes, sender: int, mailboxes: list[int]) -> tuple[int, list[str]]:
-    """Return what is indexed for a letter; of a damaged one nothing, since a search that reads it sets it aside."""
+    """Return what is indexed for a letter; of a damaged one nothing."""
     try:
         message = rows.sound(sum, body)
     except Unreadable:
@@ -96,7 +96,7 @@ def _words(message: Message, party: Iterable[int]) -> list[str]:
 
 
 def _expression(query: SearchQuery, party: int | None) -> str:
-    """Return the query as a tsquery of quoted words, none of which is syntax. Word order is compared afterwards."""
+    """Return the query as a tsquery of quoted words, none of which is syntax."""
 
     def quoted(word: str, mark: str = "") -> str:
         return "'" + word[:LONGEST].replace("\\", "\\\\").replace("'", "''") + f"'{mark}"

@@ -1,8 +1,8 @@
 """The store protocol on one schema of a PostgreSQL database, which any number of machines may use at once.
 
-A commit: take the room's lock → write → commit without waiting for the disk, which leaves the lock → flush what must
-last → ring → report success. For a list of writes that is one round trip (`schema/functions.sql`). A plan runs inside
-such a transaction. Readers take no lock.
+A commit: take the room's lock → write → commit without waiting for the disk, which leaves the lock → flush what
+must last → ring → report success. For a list of writes that is one round trip (`schema/functions.sql`). A plan
+runs inside such a transaction. Readers take no lock.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ...model.report import Finding, Progress
     from ...model.search import SearchQuery
     from ..protocol import Letter, Plan, Watch, Write
-    from .connection import Row, RoomConnection
+    from .connection import RoomConnection, Row
     from .queries import Statement
 
 T = TypeVar("T")
@@ -76,6 +76,7 @@ class PostgresStore:
     vouches = True
     archives_by_sending = False
     fresh_id: Callable[[str], str] | None = None  # the caller makes the ids
+    take: Callable[[Query, Moment, Lease], list[Found] | None] | None
 
     def __init__(
         self, address: str, *, clock: Clock | None = None, durable: bool = True, busy_timeout: float = 30.0
@@ -89,6 +90,7 @@ class PostgresStore:
         self._commit = self.database.sql(_COMMIT)
         self.notifier = ServerNotifier(self.database)
         self._local = _Local()
+        self.take = self._take
         # For each mailbox, below which numbers no letter was unread, by what is read and by rank, as of a number.
         self._floors: dict[str, tuple[list[int], int, int]] = {}
         server = ServerClock(self.database)
@@ -209,7 +211,7 @@ class PostgresStore:
         return posted
 
     def _write(self, writes: Sequence[Write]) -> tuple[list[Write], tuple[Posted, ...]]:
-        """Make the writes in a transaction under the lock. Return those that were made, and a result for each letter."""
+        """Make the writes under the lock. Return those that were made, and a result for each letter."""
         final: list[Write] = []
         waiting: list[Write] = []  # to be made together
         posted: list[Posted] = []
@@ -245,8 +247,8 @@ class PostgresStore:
     def _finish(
         self, connection: RoomConnection, before: str, level: str, changed: Sequence[Collection[str]]
     ) -> None:
-        # Several statements in one round trip, each in a transaction of its own: nobody may learn of a letter before
-        # it is durable.
+        # Several statements in one round trip, each in a transaction of its own: nobody may learn of a letter
+        # before it is durable.
         schema, text = self.address.schema, before
         if level:
             text += f"BEGIN; SELECT {schema}.flush('{level}'); COMMIT; "
@@ -262,7 +264,7 @@ class PostgresStore:
             connection.doubtful = False
             raise StoreFailing(_DOUBTFUL, hint=_AGAIN)
 
-    def take(self, query: Query, moment: Moment, lease: Lease) -> list[Found] | None:
+    def _take(self, query: Query, moment: Moment, lease: Lease) -> list[Found] | None:
         """Claim what the usual query of a claim finds, in one round trip."""
         name, now = query.mailbox, rows.micros(moment.wall)
         if name is None or self._local.connection is not None or not queries.is_usual_claim(query):

@@ -1,7 +1,7 @@
 """The writes of one commit as the function `apply` takes them: JSON, and beside it the bodies of the letters.
 
-What a write does to the tables stands in `schema/functions.sql`. Here letters that may repeat another one, or that a
-guard must see, are looked at under the lock before they are written.
+What a write does to the tables stands in `schema/functions.sql`. Here letters that may repeat another one, or that
+a guard must see, are looked at under the lock before they are written.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ...model.codec import encode
 from ...model.delivery import REDIRECTED, SIGNS_OF_LIFE
 from ...model.names import AT, fold
 from ...model.record import FORGOTTEN, GUARD, ROUTE, SPENT, pair_key
-from ..protocol import Forget, Introduce, Move, Post, Posted, Put, Rename
+from ..protocol import Forget, Introduce, Move, Post, Put, Rename
 from ..sqlite.rows import COLUMNS, delivery_row, letter_row
 from ..sqlite.writes import repeat_of_letter, repeat_of_memory
 from .queries import BY_KEY, MEANT
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...model.delivery import Delivery
-    from ..protocol import Write
+    from ..protocol import Posted, Write
     from .connection import Row
 
-_LETTER = ("number", "id", "sender", "created_at", "kind", "scope", "tags", "thread", "thread_tag", "conversation")
-_LETTER = (*_LETTER, "key", "sum")
+_COLUMNS = ("number", "id", "sender", "created_at", "kind", "scope", "tags", "thread", "thread_tag")
+LETTER_COLUMNS = (*_COLUMNS, "conversation", "key", "sum")  # as `rows.letter_row` has them, without the body
 
-# All that must be known before a letter is accepted: what is left of an earlier letter with its id or key, and whether
-# any mailbox has a guard, and any agent is known to be at another system.
+# All that must be known before a letter is accepted: what is left of an earlier letter with its id or key, and
+# whether any mailbox has a guard, and any agent is known to be at another system.
 BEFORE_POST = f"""
 SELECT (SELECT value FROM ROOM.records WHERE kind = '{FORGOTTEN}' AND key = %s),
        (SELECT value FROM ROOM.records WHERE kind = '{SPENT}' AND key = %s),
@@ -75,7 +75,7 @@ def _post(post: Post, bodies: list[bytes]) -> dict[str, Any]:
     bodies.append(body)
     return {
         "write": "post",
-        "letter": dict(zip(_LETTER, letter, strict=True)),
+        "letter": dict(zip(LETTER_COLUMNS, letter, strict=True)),
         "sender": message.sender,
         "spent": pair_key(message.sender, message.key or message.id),
         "names": [*(delivery.mailbox for delivery in post.deliveries), *post.copies],
