@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ..core.core import Core
     from ..model.peer import Envelope
     from ..policy.limits import Limits
+    from ..room import Room
     from .link import Link
 
 
@@ -56,8 +57,9 @@ _ITS_OWN = frozenset({"store", "system", "file_root"})  # settings that each roo
 class MountedRoom:
     """The open room of a mounted folder. `host` is the system that has mounted it."""
 
-    def __init__(self, core: Core, system: str, host: str, place: str) -> None:
-        self.core = core
+    def __init__(self, room: Room, system: str, host: str, place: str) -> None:
+        self.core = room.core
+        self.close = room.close
         self.system = system
         self._host = host
         self._place = place
@@ -93,7 +95,7 @@ def open_mounted(peer: Peer, here: str, limits: Limits) -> MountedRoom:
     room = open_with(chosen_settings(peer.place, {**same, "system": peer.system}), SystemClock(), makes=False)
     try:
         introduce(room.core, peer.system, here)
-        return MountedRoom(room.core, peer.system, here, place)
+        return MountedRoom(room, peer.system, here, place)
     except BaseException:
         room.close()
         raise
@@ -285,4 +287,4 @@ class MountRunner:
 
 async def _close(folder: MountedRoom) -> None:
     with suppress(PostroomError, OSError):
-        await asyncio.to_thread(folder.core.store.close)
+        await asyncio.to_thread(folder.close)
