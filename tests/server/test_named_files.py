@@ -52,7 +52,7 @@ WORDS: dict[str, Any] = {
     "participant_type": "agent", "method": "api-key", "credential": "x", "subscription_id": "x", "system_id": "x",
     "up_to_sequence": 1, "agent": "bob", "exposure": {}, "id": "x", "pattern": "x", "events": ["x"],
     "token": "x", "system": "x",
-    "messageIds": ["x"], "workCompleted": "x", "threadTag": "tag", "action": "give",
+    "messageIds": ["x"], "workCompleted": "x", "threadTag": "tag", "action": "give", "call": 1, "verb": "send",
 }  # fmt: skip
 
 
