@@ -237,7 +237,13 @@ class Caller:
         if request.proof is not None:
             proven = partial(prove_request, core, self.principal, name, request.proof)
             return (await self._executor.submit(proven)).proven is not None
-        authorize(await self._current_principal(), "room")
+        try:
+            authorize(await self._current_principal(), "room")
+        except NotAllowed:
+            hint = "postroom dashboard, at your own terminal; or an operator's token"
+            raise NotAllowed(
+                "only a person with a key, or an operator, opens the dashboard here", hint=hint
+            ) from None
         return False
 
     def answer_visit(

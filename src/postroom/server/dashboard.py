@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 VISIT = f"{AT}visit"
 OPENING = "postroom dashboard"
+LARGEST = 4096  # bytes of the body with a code: nobody knows yet who sends it
 _HEADERS = tuple((name.encode(), value.encode()) for name, value in HEADERS.items())
 _PACKED = ((b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
 
@@ -66,7 +67,7 @@ async def _enter(app: HttpApp, scope: Scope, receive: Receive) -> Reply:
     """Return the token of the visit that a code opens. A browser says where its page is from, so it must."""
     if not header_values(scope["headers"], b"origin"):
         return error_reply(403, "a visit is opened by the page of the dashboard alone")
-    body = await read_json_body(app.limits, scope, receive)
+    body = await read_json_body(LARGEST, scope, receive)
     if isinstance(body, Reply):
         return body
     value = read_body(body, app.limits)

@@ -241,7 +241,7 @@ def too_large(most: int) -> Reply:
 
 async def serve_call(app: HttpApp, principal: Principal, scope: Scope, receive: Receive) -> Reply:
     """Return the reply to a call in JSON-RPC."""
-    body = await read_json_body(app.limits, scope, receive)
+    body = await read_json_body(largest_frame(app.limits), scope, receive)
     if isinstance(body, Reply):
         return body
     try:
@@ -272,7 +272,7 @@ def plain_refusal(error: PostroomError) -> Reply:
 
 async def serve_verb(app: HttpApp, principal: Principal, scope: Scope, receive: Receive) -> Reply:
     """Return the reply to `POST /v1/VERB` with the parameters as a JSON object; without a body there are none."""
-    body = await read_json_body(app.limits, scope, receive)
+    body = await read_json_body(largest_frame(app.limits), scope, receive)
     if isinstance(body, Reply):
         return body
     name = scope["path"].removeprefix(VERBS_AT)
@@ -290,11 +290,10 @@ async def serve_verb(app: HttpApp, principal: Principal, scope: Scope, receive: 
     return await _carry_out(app, principal, call, receive)
 
 
-async def read_json_body(limits: Limits, scope: Scope, receive: Receive) -> bytes | Reply:
-    """Return the body of a POST, read up to the size that a letter needs; or the refusal."""
+async def read_json_body(most: int, scope: Scope, receive: Receive) -> bytes | Reply:
+    """Return the body of a POST, of so many bytes at most; or the refusal."""
     if not _is_json(scope["headers"]):
         return error_reply(415, "the body must be application/json")
-    most = largest_frame(limits)
     if content_length(scope["headers"]) > most:
         return too_large(most)
     try:

@@ -19,7 +19,7 @@ from postroom.dashboard import files
 from postroom.server import streams, visits
 from tests.daemons import PATIENCE
 from tests.server.http.running import Client, Daemon, daemon
-from tests.server.http.visiting import code_of, enter, lending, opened, tab, token_of
+from tests.server.http.visiting import code_of, enter, lending, opened, ours, tab, token_of
 
 pytestmark = pytest.mark.daemon
 PAGE = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"
@@ -138,6 +138,11 @@ def test_a_code_opens_one_visit_and_only_for_our_own_page(running: Daemon) -> No
         assert 403 == enter(running, wrong).status
 
 
+def test_the_body_with_a_code_is_small(running: Daemon, anonymous: Client) -> None:
+    assert 413 == anonymous.post({"code": "x" * 5000}, "/dashboard/visit", origin=ours(running)).status
+    assert 415 == anonymous.ask("POST", "/dashboard/visit", b"code=x", origin=ours(running)).status
+
+
 def test_a_code_needs_an_origin(running: Daemon, anonymous: Client) -> None:
     assert 403 == anonymous.post({"code": code_of(running)}, "/dashboard/visit").status
 
@@ -250,7 +255,7 @@ def test_a_visit_that_nobody_proved_to_want_sees_nothing_once_agents_have_tokens
             assert 403 == looked(served, token, {})
             assert 403 == looked(served, token, {"agent_id": "human"})
             assert 200 == looked(served, proven, {})
-            with pytest.raises(postroom.NotAllowed):
+            with pytest.raises(postroom.NotAllowed, match="only a person with a key"):
                 code_of(served)
 
 
