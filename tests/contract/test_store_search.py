@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from postroom.errors import Invalid
 from postroom.model import message as model_message
@@ -163,6 +164,19 @@ def test_the_newest_come_first_as_many_as_wanted(store: Store) -> None:
         assert found(store, "odd", limit=limit) == odd[:limit]
         assert found(store, "odd", "bob", limit=limit) == odd[:limit]
         assert found(store, "even", "cleo", limit=limit) == [f"m{n}" for n in range(36, -1, -4)][:limit]
+
+
+def test_a_search_goes_on_below_a_number(store: Store, indexed: bool) -> None:
+    for number in range(12):
+        say(store, f"m{number}", f"word {number}")
+        if indexed and number == 8:  # some are in the index, the newest are not
+            store.trim()
+    shown: list[str] = []
+    query = read_query("word", NOW)
+    while page := store.search(query, None, 5):
+        shown += names(page)
+        query = replace(query, below=page[-1].number)
+    assert [f"m{number}" for number in reversed(range(12))] == shown
 
 
 def test_a_letter_that_is_not_due_is_found_by_its_sender_alone(store: Store) -> None:
