@@ -29,6 +29,7 @@ MARKUP = (
     "data:text/html,<script>window.taken = 1</script> <data:text/html,x>",
 )
 HIDDEN = "invoice\u202efdp.exe \u2066x\u2069 zero\u200bwidth \x1b[31mred\x1b[0m tag\U000e0041 nul\u0085"
+ESCAPE = "\x1b"  # no subject may hold it
 SLOW = {
     "a line of mixed direction": "abc \u05d0\u05d1\u05d2 def \u0627\u0628 " * 25_000,
     "one long word": "x" * 900_000,
@@ -111,13 +112,13 @@ def test_a_renderer_that_makes_markup_of_text_is_found(one: House) -> None:
         tab.go(f"#/waiting?open={sent.id}")
         tab.see(".reader .body")
         tab.page.wait_for_timeout(300)
-        with pytest.raises(AssertionError, match="TrustedHTML|CSP"):
+        with pytest.raises(AssertionError, match=r"TrustedHTML|CSP"):
             is_harmless(tab)
 
 
 def test_hidden_and_reordering_characters_are_written_out_everywhere(one: House) -> None:
     with one.room() as room:
-        sent = room.mailbox("mallory").send("human", HIDDEN, subject=f"Subject {HIDDEN[:40]}")
+        sent = room.mailbox("mallory").send("human", HIDDEN, subject=f"Subject {HIDDEN.split(ESCAPE)[0]}")
     with one.tab(f"#/waiting?open={sent.id}") as tab:
         tab.see(".reader .body")
         for selector in (".row.picked", ".reader .subject", ".reader .body"):

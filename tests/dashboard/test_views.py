@@ -87,6 +87,7 @@ def test_a_view_that_waits_for_its_answer_says_so_and_is_no_empty_one(full: Hous
         tab.between(lambda call, reply: late if call["method"] in METHODS.values() else reply)
         for view in VIEWS:
             tab.go(f"#/{view}")
+            tab.see(f"nav a[href^='#/{view.partition('?')[0]}'][aria-current=page]")
             tab.see("main .state.loading[aria-busy=true]")
             assert ["loading"] == states(tab), view
         assert [] == tab.complaints()
