@@ -118,7 +118,7 @@ def test_a_renderer_that_makes_markup_of_text_is_found(one: House) -> None:
 
 def test_hidden_and_reordering_characters_are_written_out_everywhere(one: House) -> None:
     with one.room() as room:
-        sent = room.mailbox("mallory").send("human", HIDDEN, subject=f"Subject {HIDDEN.split(ESCAPE)[0]}")
+        sent = room.mailbox("mallory").send("human", HIDDEN, subject=f"Subject {HIDDEN.partition(ESCAPE)[0]}")
     with one.tab(f"#/waiting?open={sent.id}") as tab:
         tab.see(".reader .body")
         for selector in (".row.picked", ".reader .subject", ".reader .body"):
