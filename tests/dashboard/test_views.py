@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import postroom
 from tests.dashboard.browser import House, Tab
+from tests.server.http.running import daemon
+from tests.server.http.visiting import token_of
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # View -> what it shows of the full room, and what it says of an empty one.
 VIEWS = {
@@ -134,6 +141,74 @@ def test_a_list_stands_as_soon_as_a_row_is_picked(full: House) -> None:
         assert before == tab.rows()[:5]
         tab.page.click("button.fresh")
         tab.see(".list", "Has just come")
+
+
+def numbers(tab: Tab) -> list[int]:
+    """The numbers that the letters on the screen are named by, from above."""
+    return [int(row.partition("Of many ")[2].split()[0]) for row in tab.rows() if "Of many " in row]
+
+
+def is_whole(tab: Tab) -> list[int]:
+    """Wait until every row on the screen is a letter; return their numbers, which have no gap."""
+    tab.page.wait_for_function(
+        "() => { const rows = [...document.querySelectorAll('.list [role=option]')];"
+        " return rows.length > 5 && !rows.some((one) => one.classList.contains('bone')); }"
+    )
+    found = numbers(tab)
+    assert found == list(range(found[0], found[0] - len(found), -1)), "a letter is missing, or is there twice"
+    return found
+
+
+MANY = 1500
+
+
+def walk(tab: Tab) -> None:
+    """Look at the beginning, the end and what lies between, by keys and by the scroll bar."""
+    assert MANY in is_whole(tab)
+    for _ in range(8):
+        tab.press("PageDown")
+    assert MANY - 100 > is_whole(tab)[0]
+    tab.press("G")
+    tab.see(".list", "Of many 1\n")
+    for fraction in (0.5, 0.25, 0.9, 0.1, 0.6):
+        tab.page.eval_on_selector(".list", "(list, at) => { list.scrollTop = list.scrollHeight * at; }", fraction)
+        tab.page.wait_for_timeout(100)
+        assert abs(is_whole(tab)[0] - MANY * (1 - fraction)) < MANY / 4
+    for _ in range(6):  # upwards, over the edges of pages
+        tab.page.mouse.move(400, 400)
+        tab.page.mouse.wheel(0, -700)
+        is_whole(tab)
+    tab.press("g")
+    assert MANY in is_whole(tab)
+    assert 80 >= tab.page.locator(".list [role=option]").count()
+
+
+def test_a_long_list_shows_every_letter_once_wherever_one_looks(
+    browser: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with daemon(
+        tmp_path_factory.mktemp("long"), "--http", "127.0.0.1:0", "--set", "durability=process"
+    ) as running:
+        with postroom.open(running.room) as room:
+            many = [{"to": "reader", "body": "x", "subject": f"Of many {number + 1}"} for number in range(MANY)]
+            room.mailbox("writer").send_many(many)
+        with ThreadPoolExecutor(1) as thread:
+            long_house = House(running, browser, thread.submit(token_of, running).result())
+        with long_house.tab("#/flow") as tab:
+            walk(tab)
+            assert [] == tab.complaints()
+        # The twin: a page that begins one letter too far.
+        plant = {
+            "list.js": (
+                "this.ask({ before: before.next, limit: PAGE })",
+                "this.ask({ before: before.next - 1, limit: PAGE })",
+            )
+        }
+        with (
+            long_house.tab("#/flow", plant=plant) as tab,
+            pytest.raises(AssertionError, match="a letter is missing"),
+        ):
+            walk(tab)
 
 
 def test_a_list_that_follows_shows_a_new_letter_by_itself(full: House) -> None:

@@ -43,6 +43,7 @@ export class List {
   #bar = 0; // where the scroll bar was
   #drawn = 0;
   #place = 0; // the place of the picked row when it was last seen
+  #wish = -1; // the place of a row to pick as soon as it is here
 
   /** @param {Rows<T>} rows */
   constructor(rows) {
@@ -107,13 +108,21 @@ export class List {
     const count = this.rows.count();
     if (!count) return;
     this.rows.touched?.();
-    const at = this.indexOf(this.picked);
+    const at = this.#wish >= 0 ? this.#wish : this.indexOf(this.picked);
     const from = at < 0 ? (this.picked ? this.#place - (Number(step) > 0 ? 1 : 0) : Number(step) > 0 ? -1 : 0) : at;
     const to = step === "first" ? 0 : step === "last" ? count - 1 : Math.max(0, Math.min(from + step, count - 1));
     this.show(to);
-    const item = this.rows.at(to);
-    if (item !== undefined) this.pick(item, to);
-    else this.#place = to;
+    this.#wish = to;
+    this.#grant();
+  }
+
+  /** Pick the row that a key led to, if it is here by now. */
+  #grant() {
+    const item = this.#wish < 0 ? undefined : this.rows.at(this.#wish);
+    if (item === undefined) return;
+    const place = this.#wish;
+    this.#wish = -1;
+    this.pick(item, place);
   }
 
   /** The rows of one screen. */
@@ -124,6 +133,7 @@ export class List {
   /** @param {T} item @param {number} [place] */
   pick(item, place) {
     this.picked = this.rows.id(item);
+    this.#wish = -1;
     if (place !== undefined) this.#place = place;
     this.draw();
     this.rows.picks?.(item);
@@ -236,6 +246,7 @@ export class List {
     this.#place_rows();
     if (active) this.element.setAttribute("aria-activedescendant", active);
     else this.element.removeAttribute("aria-activedescendant");
+    this.#grant();
   }
 
   /** @param {T | undefined} item @param {string} id @param {number} at @param {number} count @param {boolean} isPicked */

@@ -5,6 +5,7 @@ import { actions, addressOf, blocked, client, drawWith, go, isToken, keepToken, 
 import { composer } from "./composer.js";
 import { help, keyOf, palette, singleKeys, turnSingleKeys } from "./dialogs.js";
 import { flow } from "./flow.js";
+import { reader } from "./reader.js";
 import { amount, duration, oneLine, visible } from "./text.js";
 import { view as flowView } from "./views/flow.js";
 import { numbers, agentPage, systems, agents } from "./views/room.js";
@@ -30,6 +31,8 @@ let locked = ""; // why nothing is shown
 let known = ""; // when the service began: another one has forgotten everything
 let wantsFocus = false; // the view takes the focus as soon as it can, unless something else has it
 let told = 0; // how many waited when the person was told last
+/** @type {Set<string> | null} what was urgent when the person was told last */
+let urgent = null;
 
 async function start() {
   drawWith(draw);
@@ -111,6 +114,7 @@ function pressed(event) {
   const number = Number(name);
   if (name === "palette" || name === ".") palette(commands());
   else if (name === "?") help();
+  else if (name === "y") copyId();
   else if (name === "/") document.getElementById("search")?.focus();
   else if (number >= 1 && number <= MENU.length) go(addressOf(MENU[number - 1][0]));
   else if (composer.isOpen && name === "esc") composer.close();
@@ -118,6 +122,12 @@ function pressed(event) {
   else if (name === "w") writeNew();
   else return;
   event.preventDefault();
+}
+
+function copyId() {
+  const id = reader.letter || reader.thread;
+  if (!id) return say("No letter is open.", true);
+  navigator.clipboard.writeText(id).then(() => say(`Copied ${id}.`), () => say("The browser does not let this page copy.", true));
 }
 
 /** @param {string} [to] */
@@ -173,6 +183,11 @@ function announce() {
   if (icon && address && icon.getAttribute("href") !== address) icon.setAttribute("href", address);
   if (many > told && document.hidden && notes()) new Notification("Postroom", { body: `${many} wait for you`, tag: "postroom" });
   told = many;
+  if (!waiting.at) return;
+  const now = blocked().filter((entry) => entry.priority === "urgent");
+  const fresh = now.find((entry) => urgent && !urgent.has(entry.letter));
+  urgent = new Set(now.map((entry) => entry.letter));
+  if (fresh) say(`Urgent, from ${oneLine(fresh.from, 40)}: ${oneLine(fresh.subject || fresh.text, 80)}`);
 }
 waiting.listen(announce);
 
