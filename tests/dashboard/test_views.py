@@ -190,7 +190,7 @@ def test_a_long_list_shows_every_letter_once_wherever_one_looks(
         tmp_path_factory.mktemp("long"), "--http", "127.0.0.1:0", "--set", "durability=process"
     ) as running:
         with postroom.open(running.room) as room:
-            many = [{"to": "reader", "body": "x", "subject": f"Of many {number + 1}"} for number in range(MANY)]
+            many = [postroom.draft("reader", "x", subject=f"Of many {number + 1}") for number in range(MANY)]
             room.mailbox("writer").send_many(many)
         with ThreadPoolExecutor(1) as thread:
             long_house = House(running, browser, thread.submit(token_of, running).result())
