@@ -20,7 +20,7 @@ OFTEN = {"--help", "--json", "--version"}
 PROGRAMS = (*(ROOT / "src").rglob("*.py"), *(ROOT / "packages").rglob("*.py"))
 PAGES = (ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("src/**/*.md"))
 FIRST = {name.split()[0] for name in COMMANDS}
-PROSE = {"itself", "of", "in", "is", "already"}  # what else stands behind the name of the program
+PROSE = {"itself", "of", "in", "is", "already", "listener"}  # what else stands behind the name of the program
 
 
 def texts(path: Path) -> Iterator[str]:
