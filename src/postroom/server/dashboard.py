@@ -6,6 +6,8 @@ The files need no token: they say nothing about the room. Host, Origin and Sec-F
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..dashboard.files import AT, FOR_EVER, HEADERS, NEVER, TYPES, files, front_page, policy
@@ -21,6 +23,8 @@ from .http import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..dashboard.files import File
     from .http import Headers, Receive, Scope
     from .http_app import HttpApp
@@ -67,6 +71,8 @@ async def _enter(app: HttpApp, scope: Scope, receive: Receive) -> Reply:
     """Return the token of the visit that a code opens. A browser says where its page is from, so it must."""
     if not header_values(scope["headers"], b"origin"):
         return error_reply(403, "a visit is opened by the page of the dashboard alone")
+    if is_of_others(scope["client"], scope["server"]):
+        return error_reply(403, "another user of this machine called; nobody but you opens your dashboard")
     body = await read_json_body(LARGEST, scope, receive)
     if isinstance(body, Reply):
         return body
@@ -77,6 +83,32 @@ async def _enter(app: HttpApp, scope: Scope, receive: Receive) -> Reply:
     except NotAllowed as wrong:
         return plain_refusal(wrong)
     return json_reply(200, {"token": token, "visit": visits.describe(visit)})
+
+
+# A browser is started with its link on a command line, which other users of the machine may read.
+
+_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+_LOCAL, _REMOTE, _USER = 1, 2, 7  # columns: address:port, address:port, the user of the socket
+
+
+def is_of_others(client: tuple[str, int], server: tuple[str, int]) -> bool:
+    """Return whether a connection is surely one of another user of this machine; the system may not tell."""
+    users: set[int] = set()
+    for table in _TABLES:
+        with suppress(OSError), open(table, encoding="ascii") as rows:
+            users |= users_of(rows, client[1], server[1])
+    return bool(users) and users.isdisjoint({os.geteuid(), 0})
+
+
+def users_of(rows: Iterable[str], local: int, remote: int) -> set[int]:
+    """Return the users of the sockets with these ports, by the lines of a table of sockets."""
+    found = (row.split() for row in rows)
+    ports = f":{local:04X}", f":{remote:04X}"
+    return {
+        int(row[_USER])
+        for row in found
+        if len(row) > _USER and row[_LOCAL].endswith(ports[0]) and row[_REMOTE].endswith(ports[1])
+    }
 
 
 def _sent(scope: Scope, file: File, kept: str = FOR_EVER) -> Reply:

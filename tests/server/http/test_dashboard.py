@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from collections.abc import Iterator
 from copy import copy
 from pathlib import Path
@@ -16,7 +18,8 @@ from postroom.core import tokens
 from postroom.core.authorize import OWNER
 from postroom.core.verb import perform
 from postroom.dashboard import files
-from postroom.server import streams, visits
+from postroom.server import dashboard, streams, visits
+from postroom.server.dashboard import is_of_others, users_of
 from tests.daemons import PATIENCE
 from tests.server.http.running import Client, Daemon, daemon
 from tests.server.http.visiting import code_of, enter, lending, opened, ours, tab, token_of
@@ -141,6 +144,25 @@ def test_a_code_opens_one_visit_and_only_for_our_own_page(running: Daemon) -> No
 def test_the_body_with_a_code_is_small(running: Daemon, anonymous: Client) -> None:
     assert 413 == anonymous.post({"code": "x" * 5000}, "/dashboard/visit", origin=ours(running)).status
     assert 415 == anonymous.ask("POST", "/dashboard/visit", b"code=x", origin=ours(running)).status
+
+
+def test_another_user_of_the_machine_opens_no_visit(
+    running: Daemon, anonymous: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = (
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode",
+        "   0: 0100007F:122A 00000000:0000 0A 00000000:00000000 00:00000000 00000000     7        0 1",
+        "   1: 0100007F:D431 0100007F:122A 01 00000000:00000000 00:00000000 00000000  4321        0 2",
+        "   2: 0100007F:122A 0100007F:D431 01 00000000:00000000 00:00000000 00000000     7        0 3",
+    )
+    assert {4321} == users_of(rows, 0xD431, 0x122A) and set() == users_of(rows, 1, 0x122A)
+    with socket.create_connection(("127.0.0.1", running.port)) as ours_alone:
+        here, there = ours_alone.getsockname(), ours_alone.getpeername()
+        assert not is_of_others(here, there)
+        if Path("/proc/net/tcp").exists():
+            monkeypatch.setattr(os, "geteuid", lambda: 4321)
+            monkeypatch.setattr(dashboard, "users_of", lambda *_row: {1234})
+            assert is_of_others(here, there)
 
 
 def test_a_code_needs_an_origin(running: Daemon, anonymous: Client) -> None:

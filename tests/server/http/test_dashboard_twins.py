@@ -57,6 +57,10 @@ honest = dashboard.header_values
 dashboard.header_values = lambda headers, name: honest(headers, name) or (["x"] if name == b"origin" else [])""",
         codes_without_origin,
     ),
+    "nobody else's connection is let in": (
+        "from postroom.server import dashboard\ndashboard.is_of_others = lambda *_ends: True",
+        test_dashboard.test_a_code_opens_one_visit_and_only_for_our_own_page,
+    ),
     "a visit writes": (
         """
 from postroom.core import verb
