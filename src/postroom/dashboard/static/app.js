@@ -259,6 +259,7 @@ export class Source {
   #answered = 0;
   #again = false;
   #under = false; // a question is under way
+  #soon = 0; // the timer of a question that is asked soon
   /** @type {() => void} */
   #heard = () => {};
 
@@ -291,6 +292,14 @@ export class Source {
       redraw();
     }
     if (this.#again) { this.#again = false; await this.load(); }
+  }
+
+  /** Ask anew, but not within so many milliseconds of the last answer: then soon after. @param {number} pause */
+  refresh(pause) {
+    if (this.#soon) return;
+    const left = this.at + pause - Date.now();
+    if (left <= 0) return void this.load();
+    this.#soon = setTimeout(() => { this.#soon = 0; this.load(); }, left);
   }
 
   /** Forget the answer: the question is another one now. */
@@ -410,7 +419,7 @@ export const actions = new Source(() => client.call("mail/actions"));
 /** @param {Entry} entry @returns {import("./types.js").Action[]} */
 export function offered(entry) {
   const table = actions.value?.offered ?? {};
-  return table[entry.what === "task" ? `task ${entry.state}` : entry.what] ?? [];
+  return table[["task", "sent"].includes(entry.what) ? `${entry.what} ${entry.state}` : entry.what] ?? [];
 }
 
 /** @param {string} letter @returns {Entry | undefined} */

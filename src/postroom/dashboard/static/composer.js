@@ -34,7 +34,7 @@ export function hasDraft(letter) {
   }
 }
 
-/** An action that is not in the service's table: a verb of its own. @typedef {{verb: string, params: Record<string, unknown>, heading: string, done: string}} Own */
+/** An action that is not in the service's table: a verb of its own. @typedef {{verb: string, params: Record<string, unknown>, heading: string, done: string, words?: string}} Own */
 
 class Composer {
   /** @type {Action | null} */
@@ -143,7 +143,7 @@ class Composer {
   async #perform(letter, key) {
     const words = this.words.trim();
     if (this.own) {
-      await client.act(this.own.verb, { ...this.own.params, body: words, key });
+      await client.act(this.own.verb, { ...this.own.params, [this.own.words ?? "body"]: words, key });
       return this.own.done;
     }
     if (this.isNew) {

@@ -47,11 +47,16 @@ export const LISTS = [
   ["q Esc ←", "back to the list"],
   ["v", "mark it; what follows is for all that are marked"],
   ["y", "copy its id"],
-  [",", "hold what arrives, and go on"],
 ];
 export const WAITING = [
   ["s", "what you sent, and back to what waits"],
   ["f", "show news, or fold them"],
+];
+export const VIEWS = [
+  [", t", "Flow: hold what arrives; a table in place of the picture"],
+  ["s", "Agents: sort otherwise"],
+  ["← →  i x", "Tasks: the next column; give one; cancel yours"],
+  ["R", "Dead letters: revive"],
 ];
 
 // -- the dialogs
@@ -69,16 +74,16 @@ function open(content, label, look = "") {
   if (!dialog.open) dialog.showModal();
 }
 
-const close = () => dialog.close();
+export const close = () => dialog.close();
 dialog.addEventListener("click", (event) => event.target === dialog && close());
 
 /** @param {string[][]} rows */
 const keyTable = (rows) => html`<dl class="keys">${rows.map(([keys, means]) => html`<div><dt>${keys.split(" ").map((key) => (key && key !== "…" ? html`<kbd>${key}</kbd> ` : key))}</dt><dd>${means}</dd></div>`)}</dl>`;
 
 export function help() {
-  const table = Object.entries(actions.value?.keys ?? {}).filter(([key]) => key !== "w");
+  const table = Object.entries({ ...actions.value?.keys, e: "answer; of a task you took on: its result" }).filter(([key]) => key !== "w");
   open(html`<header><h2>Keys</h2><button type="button" @click=${close}>Close <kbd>Esc</kbd></button></header>
-    <div class="columns"><section><h3>Everywhere</h3>${keyTable(EVERYWHERE)}<h3>Lists and letters</h3>${keyTable(LISTS)}</section>
+    <div class="columns"><section><h3>Everywhere</h3>${keyTable(EVERYWHERE)}<h3>Lists and letters</h3>${keyTable(LISTS)}<h3>In one view</h3>${keyTable(VIEWS)}</section>
     <section><h3>What waits for you</h3>${keyTable([...table, ...WAITING])}
     <h3>While you write</h3>${keyTable([["Enter", "sends it"], ["Esc", "goes back; what you wrote is kept"]])}
     <label class="switch"><input type="checkbox" .checked=${singleKeys()} @change=${() => { turnSingleKeys(); help(); }}> Keys without Ctrl act</label></section></div>`, "Keys", "help");

@@ -3,7 +3,7 @@
 import { html, nothing, render } from "./vendor/lit-html/lit-html.js";
 import { actions, addressOf, blocked, client, drawWith, go, isToken, keepToken, mayAct, notice, placeOf, redraw, say, stale, STALE, store, stored, token, waiting } from "./app.js";
 import { composer } from "./composer.js";
-import { help, keyOf, palette, singleKeys, turnSingleKeys } from "./dialogs.js";
+import { close as closeDialog, help, keyOf, palette, singleKeys, turnSingleKeys } from "./dialogs.js";
 import { flow } from "./flow.js";
 import { reader } from "./reader.js";
 import { amount, duration, oneLine, visible } from "./text.js";
@@ -97,6 +97,7 @@ function arrive() {
   const next = VIEWS[place.view] ?? waitingView;
   if (next !== current) {
     if (composer.isOpen) composer.close();
+    closeDialog();
     current.leave?.();
   }
   current = next;

@@ -180,6 +180,8 @@ class Reader {
   letter = ""; // the id of the letter that was opened
   thread = "";
   scrolls = false; // scroll to the letter when it is there
+  /** The entry of a letter, by which it can be acted on. @type {(letter: string) => Entry | undefined} */
+  entryOf = entryOf;
   /** @type {Set<string>} letters that were unfolded or folded by hand */
   #turned = new Set();
   /** @type {Map<string, {shown: number, plain: boolean, deep: boolean, stops: boolean}>} */
@@ -223,7 +225,7 @@ class Reader {
   }
 
   refresh() {
-    if ((this.letter || this.thread) && Date.now() - this.source.at > FRESH) this.source.load();
+    if (this.letter || this.thread) this.source.refresh(FRESH);
   }
 
   /** @returns {Promise<Thread>} */
@@ -375,7 +377,7 @@ class Reader {
   /** What can be done with the opened letter. */
   #foot() {
     if (composer.isOpen) return composer.template();
-    const entry = entryOf(this.letter);
+    const entry = this.entryOf(this.letter);
     const buttons = entry ? offered(entry).map((action) => html`<button type="button" class=${action.key === "a" || action.key === "c" ? "primary" : ""} ?disabled=${!mayAct()} @click=${() => composer.begin(action, [entry])}>${begun(action.name)} <kbd>${action.key}</kbd></button>`)
       : this.#replies().map((action) => html`<button type="button" ?disabled=${!mayAct()} @click=${action.run}>${action.name} <kbd>${action.key}</kbd></button>`);
     if (!buttons.length || !this.source.value) return nothing;

@@ -70,7 +70,7 @@ class Agents {
   }
 
   refresh() {
-    if (Date.now() - this.source.at > 1900) this.source.load();
+    this.source.refresh(1900);
   }
 
   at() {
@@ -270,7 +270,7 @@ class Systems {
   }
 
   refresh() {
-    if (Date.now() - this.source.at > 1900) this.source.load();
+    this.source.refresh(1900);
   }
 
   at() {
@@ -348,7 +348,7 @@ class Numbers {
   }
 
   refresh() {
-    if (Date.now() - this.source.at > EVERY) this.source.load();
+    this.source.refresh(EVERY);
   }
 
   at() {

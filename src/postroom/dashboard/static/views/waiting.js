@@ -10,6 +10,7 @@ import { ago, counted, oneLine } from "../text.js";
 /** @typedef {import("../types.js").Entry} Entry @typedef {import("../types.js").Summary} Summary */
 
 const OLD = 30_000; // milliseconds after which is asked anyway
+const MOST_SENT = 20; // letters that were sent
 const SHOWN_AFTER = 1000; // milliseconds after which an opened letter counts as shown to the person
 
 class Waiting {
@@ -20,7 +21,10 @@ class Waiting {
   /** @type {Standing<Entry>} */
   #standing = new Standing((entry) => entry.letter);
   /** @type {Source<Entry[]>} */
-  #sent = new Source(async () => (await client.call("mail/letters", { sender: person(), limit: 50 })).letters.map(sentEntry));
+  #sent = new Source(async () => {
+    const { letters } = await client.call("mail/letters", { sender: person(), limit: MOST_SENT });
+    return Promise.all(letters.map(async (/** @type {Summary} */ one) => sentEntry(one, (await client.call("mail/trace", { id: one.id })).stops)));
+  });
   #seen = 0;
   /** @type {Set<string>} */
   #told = new Set(); // letters that were recorded as shown
@@ -46,6 +50,7 @@ class Waiting {
     this.#news = place.filters.get("news") === "1";
     if (showsSent !== this.#showsSent) { this.#standing = new Standing((entry) => entry.letter); this.#seen = 0; }
     this.#showsSent = showsSent;
+    reader.entryOf = (letter) => this.source.value?.find((entry) => entry.letter === letter);
     this.panes.enter(place);
     composer.settled = (ids) => this.#settled(ids);
     const open = place.filters.get("open");
@@ -56,13 +61,14 @@ class Waiting {
   }
 
   leave() {
+    reader.entryOf = entryOf;
     this.#standing.stands = false;
     this.#standing.renew();
   }
 
   /** What waits is asked for when the service says that it changed. */
   refresh() {
-    if (Date.now() - this.source.at > OLD) this.source.load();
+    this.source.refresh(OLD);
     reader.refresh();
   }
 
@@ -148,7 +154,7 @@ class Waiting {
     const isLate = entry.due_at && Date.parse(entry.due_at) < Date.now();
     const text = oneLine(about(entry), 160);
     const more = entry.subject && entry.text && entry.text !== entry.subject ? oneLine(entry.text, 160) : "";
-    return html`<span class="top"><bdi class="who">${oneLine(entry.from, 40)}</bdi><span class="chip of-${entry.what}">${entry.what}${entry.state ? ` · ${entry.state.replace("_", " ")}` : ""}</span>
+    return html`<span class="top"><bdi class="who">${oneLine(entry.from, 40)}</bdi><span class="chip of-${entry.what}">${[entry.what === "sent" ? null : entry.what, entry.state?.replace("_", " ")].filter(Boolean).join(" · ")}</span>
         ${entry.priority === "urgent" || entry.priority === "high" ? html`<span class="chip ${entry.priority}">${entry.priority}</span>` : nothing}
         ${entry.due_at ? html`<span class="chip ${isLate ? "urgent" : "due"}">${isLate ? `late by ${ago(entry.due_at)}` : `due ${ago(entry.due_at)}`}</span>` : nothing}
         ${hasDraft(entry.letter) ? html`<span class="chip draft">draft</span>` : nothing}
@@ -219,9 +225,16 @@ function about(entry) {
   return subject || entry.text || "(no words)";
 }
 
-/** @param {Summary} one @returns {Entry} */
-function sentEntry(one) {
-  return { what: "sent", id: one.id, letter: one.id, since: one.at, from: one.to.join(", "), subject: one.subject, text: one.line, priority: one.priority, thread: one.thread, state: null, due_at: null, read: null, mailbox: person() };
+/** @param {import("../types.js").Stop[]} stops @returns {string} what became of a letter; sent or seen, it can be taken back */
+function outcome(stops) {
+  if (stops.every((stop) => stop.reason === "unsent")) return "taken back";
+  if (stops.every((stop) => ["queued", "unread"].includes(stop.state) && !stop.attempts)) return stops.some((stop) => stop.read_at) ? "seen" : "sent";
+  return stops.every((stop) => stop.state === "done") ? "done" : "in work";
+}
+
+/** @param {Summary} one @param {import("../types.js").Stop[]} stops @returns {Entry} */
+function sentEntry(one, stops) {
+  return { what: "sent", id: one.id, letter: one.id, since: one.at, from: one.to.join(", "), subject: one.subject, text: one.line, priority: one.priority, thread: one.thread, state: outcome(stops), due_at: null, read: null, mailbox: person() };
 }
 
 export const view = new Waiting();

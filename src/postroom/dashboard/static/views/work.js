@@ -51,7 +51,7 @@ class Tasks {
   }
 
   refresh() {
-    if (Date.now() - this.source.at > 900) this.source.load();
+    this.source.refresh(900);
     reader.refresh();
   }
 
@@ -146,7 +146,7 @@ class Tasks {
   async #cancel(task) {
     if (task.giver !== person() || task.is_final || !mayAct()) return;
     if (!(await confirm({ title: "Cancel this task?", text: `${oneLine(task.receiver, 60)} is told to stop: ${oneLine(task.subject, 100)}`, button: "Cancel the task" }))) return;
-    composer.begin({ key: "x", name: begun("cancel"), asks: "Why?", optional: true }, [], { verb: "task_step", params: { id: task.id, step: "cancel" }, heading: "Cancel the task", done: "Canceled." });
+    composer.begin({ key: "x", name: begun("cancel"), asks: "Why?", optional: false }, [], { verb: "task_step", words: "reason", params: { id: task.id, step: "cancel" }, heading: "Cancel the task", done: "Canceled." });
   }
 
   /** @param {Task | undefined} task @returns {boolean} */
@@ -229,7 +229,8 @@ class Dead {
   }
 
   refresh() {
-    if (Date.now() - this.groups.at > 900) { this.groups.load(); if ((this.source.value?.length ?? 0) <= PAGE) this.source.load(); }
+    this.groups.refresh(900);
+    if ((this.source.value?.length ?? 0) <= PAGE) this.source.refresh(900);
     reader.refresh();
   }
 
