@@ -225,7 +225,8 @@ def test_the_service_dies_and_comes_back(browser: Browser, tmp_path_factory: pyt
         with house(first, browser) as dying:
             with dying.room() as room:
                 asked(room, "Are you there?", subject="Before the end")
-            with dying.tab() as tab:
+            # Two seconds in place of ten.
+            with dying.tab(plant={"app.js": ("const STALE = 10000", "const STALE = 2000")}) as tab:
                 pick(tab, "Before the end")
                 tab.press("r")
                 tab.page.wait_for_function("() => document.activeElement?.id === 'compose-words'")
