@@ -216,7 +216,7 @@ def test_a_listener_that_was_cut_listens_again(
     with closing(PostgresStore(str(store.address))) as other:
         watch = other.watch(["bob"])
         link.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'postroom listener'"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'postroom-listener'"
         )
         # It is woken once it listens again: it may have missed something.
         until(lambda: watch.wait(0.2), 60)

@@ -30,7 +30,7 @@ POLL = 0.05  # seconds between two looks of a process that cannot listen
 FIRST = 5.0  # seconds that the first watch waits for the connection
 PATIENCE = 1.0  # seconds between two tries to listen again
 LARGEST = 7000  # bytes of a bell
-NAME = "postroom listener"
+NAME = "postroom-listener"
 _HOW_MANY = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
 _NEWEST = "SELECT ROOM.next_number()"
 
