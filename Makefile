@@ -28,7 +28,7 @@ test-long: $(READY)  ## the same tests with many more examples, processes and ki
 	@POSTROOM_TEST_LONG=1 $(BIN)/python -m pytest -q -n 2 --ignore=tests/faults
 
 faults: $(READY) fault-tools postgres  ## the long form of the fault suite: kills, failing disks, damage, clocks, load
-	@POSTROOM_TEST_LONG=1 POSTROOM_FAULTS_MUST_RUN=1 $(BIN)/python -m pytest -q -n 2 --durations=8 tests/faults
+	@POSTROOM_TEST_LONG=1 POSTROOM_FAULTS_MUST_RUN=1 $(BIN)/python -m pytest -q -n 2 --durations=8 tests/faults tests/postgres
 
 lint: $(READY)  ## style, types, rooms; prints the shape of the code
 	@$(BIN)/ruff check .

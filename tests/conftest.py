@@ -59,6 +59,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         about = {*item.path.relative_to(item.config.rootpath).parts, *_stores_of(item)}
         if "dashboard" in about:
             item.add_marker("browser")
+        elif any("postgres" in one.lower() for one in about):
+            item.add_marker("postgres")
         elif "federation" in about:
             item.add_marker("federation")
         elif "channel" in about:

@@ -63,7 +63,7 @@ LANES = (
             *(
                 "--ignore=tests/nanobot/channel",
                 "-m",
-                "not files and not daemon and not federation and not nanobot and not browser",
+                "not files and not daemon and not federation and not nanobot and not browser and not postgres",
             ),
         ),
         "typescript from npm": (),
@@ -75,6 +75,17 @@ LANES = (
         # Without coverage, as the fault tests: a process that is killed reports nothing.
         "tests of the fault suite": (*PYTEST, "-n", "2", "tests/test_faults_ran.py"),
         "fault tests": (*PYTEST, "-n", "2", "tests/faults"),
+        # Each worker starts a server.
+        "tests of rooms on PostgreSQL": (
+            *PYTEST,
+            "-n",
+            "2",
+            *SPREAD,
+            "-m",
+            "postgres",
+            "tests/postgres",
+            "tests/contract",
+        ),
         "packages from npm": (),
         "agent-inbox from npm": (),
         "node 22 from npm": (),
