@@ -77,7 +77,7 @@ LANES = (
         "fault tests": (*PYTEST, "-n", "2", "tests/faults"),
         # Each worker starts a server.
         "tests of rooms on PostgreSQL": (
-            *PYTEST,
+            *COUNTED,
             "-n",
             "2",
             *SPREAD,

@@ -50,6 +50,13 @@ def give(folder: Path) -> None:
         os.chown(folder, user.pw_uid, user.pw_gid)
 
 
+def _lives(pid: int) -> bool:
+    """Return whether the process still has its memory."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
 class Server:
     """One server; `folder` belongs to the user that it runs as."""
 
@@ -129,12 +136,14 @@ class Server:
     def kill(self) -> None:
         """Kill all its processes at once (-9)."""
         assert self._process is not None
+        os.kill(self.pid, signal.SIGSTOP)  # it starts no process that is not listed
         listed = subprocess.run(["pgrep", "-P", str(self.pid)], capture_output=True, text=True, check=False).stdout
         for pid in [self.pid, *map(int, listed.split())]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._process.wait(60)
         self._process = None
+        until(lambda: not any(_lives(pid) for pid in map(int, listed.split())))
 
     def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
         """Connect as whoever runs the server, beside all rooms."""

@@ -27,17 +27,12 @@ from ..protocol import check_space
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-OVERDUE = "PR009"  # of our function `take`: time must change a delivery first
 LOOK_FIRST = "PR001"  # of our function `post`: a letter that must be looked at under the lock
 RESTORE = "stop all agents, and restore a backup"
 _AGAIN = "try again; a letter that is sent again with its key is never doubled"
 _CUT = frozenset(
     {"57P01", "57P02", "57P03", "57P05", "25P03", "53300"}
 )  # the server ends sessions, or takes no more
-
-
-class SomethingOverdue(PostroomError):
-    """Time must change deliveries of the mailbox first."""
 
 
 class LookFirst(PostroomError):
@@ -84,8 +79,6 @@ def translate(error: Exception) -> PostroomError:
 def _ours(state: str, said: str, detail: str) -> PostroomError:
     if state == LOOK_FIRST:
         return LookFirst()
-    if state == OVERDUE:
-        return SomethingOverdue()
     if state == "PR002":
         return StaleRevision()
     if state == "PR003":

@@ -29,7 +29,7 @@ from . import queries
 from .address import parse
 from .clock import BOOT, ServerClock
 from .connection import Database
-from .errors import RESTORE, LookFirst, SomethingOverdue, translated
+from .errors import RESTORE, LookFirst, translated
 from .notification import ServerNotifier
 from .schema import bring_up, check_server
 from .writes import as_json, look, must_look
@@ -179,6 +179,8 @@ class PostgresStore:
                 self._check_doubt(connection)
         except LookFirst:
             return self._commit_plan(writes, batch)
+        if row == (None,):
+            return self._commit_plan(writes, batch)
         posted = _posted(writes, row)
         if batch is None:
             self.notifier.tell(changed)
@@ -273,11 +275,16 @@ class PostgresStore:
         most = rows.micros(query.due_most or moment.wall)
         times = [moment.steady, now, most, query.limit]
         held = [lease.token, lease.holder, lease.until, lease.boot]
-        try:
-            values = [name, *times, *held, self.patience, floors, as_of, self.notifier.bell()]
-            found = self.fetch(rows.found, (queries.TAKE, values))
-        except SomethingOverdue:
+        values = [name, *times, *held, self.patience, floors, as_of, self.notifier.bell()]
+        taken = self.query(queries.TAKE, values)
+        if taken and taken[0][0] < 0:
             return None
+        found = []
+        for row in taken:
+            try:
+                found.append(rows.found(row))
+            except Unreadable:
+                self._set_aside(row[0])
         if found:
             self.notifier.tell(())
         if uses >= RAISE_FLOORS:

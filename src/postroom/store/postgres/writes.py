@@ -110,8 +110,14 @@ def _delivery(delivery: Delivery, number: int = 0) -> dict[str, Any]:
 
 
 def must_look(writes: Sequence[Write]) -> bool:
-    """Return whether a letter must be looked at under the lock, because its recipient must be found there."""
-    return any(isinstance(write, Post) and write.routes for write in writes)
+    """Return whether a letter must be looked at under the lock: its recipient must be found there, or the same
+    commit writes a record that decides about it.
+    """
+    posts = [write for write in writes if isinstance(write, Post)]
+    kinds = (
+        {write.record.kind for write in writes if isinstance(write, Put)} if len(posts) < len(writes) else set()
+    )
+    return any(post.routes for post in posts) or bool(posts and kinds & {GUARD, ROUTE, FORGOTTEN, SPENT})
 
 
 def look(run: Callable[[str, Any], list[Row]], post: Post) -> Posted | Post:

@@ -98,11 +98,30 @@ BEGIN
     END LOOP;
 END $$;
 
--- Accept a letter. Unless the caller is `sure`, a letter that may repeat another, or that a guard or a route must see,
--- is refused with PR001: then the caller looks, under the lock, and comes again.
-CREATE OR REPLACE FUNCTION ROOM.post(
-    w jsonb, body bytea, number bigint, sure boolean, OUT unknown jsonb
-) LANGUAGE plpgsql AS $$
+-- Must the caller look at a letter, under the lock, before it is accepted? It may repeat another, or a guard or a route
+-- must see it.
+CREATE OR REPLACE FUNCTION ROOM.must_look(w jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    wanted_id text := w->'letter'->>'id';
+    wanted_key text := w->'letter'->>'key';
+BEGIN
+    PERFORM FROM ROOM.letters l WHERE l.id = wanted_id
+    UNION ALL SELECT FROM ROOM.records r WHERE r.kind = 'forgotten' AND r.key = wanted_id
+    UNION ALL SELECT FROM ROOM.records r WHERE r.kind = 'spent' AND r.key = w->>'spent'
+    UNION ALL SELECT FROM ROOM.records r WHERE r.kind IN ('guard', 'route') AND (w->>'asks')::boolean
+    LIMIT 1;
+    IF NOT FOUND AND wanted_key IS NOT NULL THEN
+        PERFORM FROM ROOM.mailboxes m JOIN ROOM.letters l ON l.sender = m.id AND l.key = wanted_key
+        WHERE m.folded = lower((w->>'sender') COLLATE "C")
+        UNION ALL SELECT FROM ROOM.letters l JOIN ROOM.mailboxes m ON m.id = l.sender
+            WHERE l.id = wanted_key AND l.key IS NULL AND m.name = w->>'sender'
+        LIMIT 1;
+    END IF;
+    RETURN FOUND;
+END $$;
+
+-- Accept a letter. If one of the same commit has its id or key, PR001: then the caller looks, and comes again.
+CREATE OR REPLACE FUNCTION ROOM.post(w jsonb, body bytea, number bigint, OUT unknown jsonb) LANGUAGE plpgsql AS $$
 DECLARE
     letter ROOM.letters := jsonb_populate_record(NULL::ROOM.letters, w->'letter');
     d ROOM.deliveries;
@@ -111,17 +130,6 @@ DECLARE
     sender_name text := w->>'sender';
     are_known boolean;
 BEGIN
-    IF NOT sure THEN
-        PERFORM FROM ROOM.records r WHERE r.kind = 'forgotten' AND r.key = letter.id
-        UNION ALL SELECT FROM ROOM.records r WHERE r.kind = 'spent' AND r.key = w->>'spent'
-        UNION ALL SELECT FROM ROOM.records r WHERE r.kind IN ('guard', 'route') AND (w->>'asks')::boolean
-        UNION ALL SELECT FROM ROOM.letters l JOIN ROOM.mailboxes m ON m.id = l.sender
-            WHERE l.id = letter.key AND l.key IS NULL AND m.name = sender_name
-        LIMIT 1;
-        IF FOUND THEN
-            RAISE EXCEPTION USING ERRCODE = 'PR001', MESSAGE = 'look first';
-        END IF;
-    END IF;
     letter.number := post.number;
     letter.sender := ROOM.mailbox(sender_name, 'sender', true);
     letter.body := post.body;
@@ -279,7 +287,7 @@ BEGIN
 END $$;
 
 -- Make the writes of one commit, in their order. Call it under the lock. Return a list of number and unknown names, one
--- for each letter.
+-- for each letter; or NULL, with nothing written, if the caller is not `sure` and must look at a letter first.
 CREATE OR REPLACE FUNCTION ROOM.apply(writes jsonb, bodies bytea[], sure boolean) RETURNS text LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan AS $$ -- else statements with arrays are planned anew each time
 DECLARE
@@ -287,11 +295,18 @@ DECLARE
     posted jsonb := '[]';
     number bigint := ROOM.next_number();
 BEGIN
+    IF NOT sure THEN
+        FOR w IN SELECT value FROM jsonb_array_elements(writes) WHERE value->>'write' = 'post' LOOP
+            IF ROOM.must_look(w) THEN
+                RETURN NULL;
+            END IF;
+        END LOOP;
+    END IF;
     FOR w IN SELECT value FROM jsonb_array_elements(writes) LOOP
         CASE w->>'write'
         WHEN 'post' THEN
             posted := posted || jsonb_build_array(jsonb_build_array(
-                number, ROOM.post(w, bodies[jsonb_array_length(posted) + 1], number, sure)));
+                number, ROOM.post(w, bodies[jsonb_array_length(posted) + 1], number)));
             number := number + 1;
         WHEN 'move' THEN
             PERFORM ROOM.move(w, number);
@@ -321,6 +336,9 @@ BEGIN
     PERFORM ROOM.enter(patience);
     posted := ROOM.apply(writes, bodies, false);
     COMMIT;
+    IF posted IS NULL THEN
+        RETURN;
+    END IF;
     IF level <> '' THEN
         PERFORM ROOM.flush(level);
         COMMIT;
@@ -359,7 +377,8 @@ BEGIN
     as_of := next - 1;
 END $$;
 
--- Claim letters of one mailbox, by priority and age, and return them. Raises PR009 where time must change one first.
+-- Claim letters of one mailbox, by priority and age, and return them; or a row with the number -1, where time must
+-- change one first.
 CREATE OR REPLACE FUNCTION ROOM.take(
     box text, steady double precision, now bigint, most bigint, many int, token text, holder text,
     until double precision, boot text, patience int, floors bigint[], as_of bigint, bell text
@@ -390,7 +409,9 @@ BEGIN
         AND d.mailbox = home
     LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = 'PR009', MESSAGE = 'something is overdue';
+        number := -1;
+        RETURN NEXT;
+        RETURN;
     END IF;
     next := ROOM.next_number();
     floors := ROOM.sound_floors(home, floors, as_of, next);
