@@ -16,8 +16,12 @@ from postroom.store.postgres.store import PostgresStore
 # bug -> pairs of what stands in the functions, and what stands there with the bug
 IN_FUNCTIONS: dict[str, tuple[tuple[str, str], ...]] = {
     "a plain sequence": (
-        ("    PERFORM pg_advisory_xact_lock('ROOM'::regnamespace::oid::int4, 1);\n", ""),
-        ("number bigint := ROOM.next_number();", "number bigint := nextval('ROOM.plain');"),
+        (",\n            pg_advisory_xact_lock('ROOM'::regnamespace::oid::int4, 1);", ";"),
+        (
+            "    SELECT 1 + greatest((SELECT max(l.number) FROM ROOM.letters l),"
+            " (SELECT max(c.number) FROM ROOM.changes c), 0)\n    INTO number;",
+            "    number := nextval('ROOM.plain');",
+        ),
     ),
     "a move without the token": (("\n        AND o.lease_token IS NOT DISTINCT FROM w->>'token';", ";"),),
     "SET instead of SET LOCAL": (("'synchronous_commit', 'off', true)", "'synchronous_commit', 'off', false)"),),
