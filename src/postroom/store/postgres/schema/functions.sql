@@ -402,6 +402,7 @@ DECLARE
     was_known boolean;
     next bigint;
     numbers bigint[];
+    one bigint;
     late double precision := least(steady, extract(epoch FROM clock_timestamp())); -- the caller may have measured it wrong
 BEGIN
     PERFORM set_config('lock_timeout', patience::text, true), set_config('synchronous_commit', 'off', true),
@@ -438,20 +439,22 @@ BEGIN
     IF cardinality(numbers) = 0 THEN
         RETURN;
     END IF;
-    UPDATE ROOM.deliveries d SET state = 2, revision = d.revision + 1, due_at = NULL, lease_token = token,
-        lease_holder = holder, lease_until = until, lease_boot = boot
-    WHERE d.mailbox = home AND d.number = ANY (numbers);
-    INSERT INTO ROOM.changes (number, what, letter, mailbox, state)
-    SELECT next + u.place - 1, 'moved', u.number, home, 2 FROM unnest(numbers) WITH ORDINALITY u(number, place);
+    -- One by one, by the primary key: of many at once the planner would walk the mailbox while its numbers are old.
+    FOREACH one IN ARRAY numbers LOOP
+        UPDATE ROOM.deliveries d SET state = 2, revision = d.revision + 1, due_at = NULL, lease_token = token,
+            lease_holder = holder, lease_until = until, lease_boot = boot
+        WHERE d.number = one AND d.mailbox = home;
+        INSERT INTO ROOM.changes (number, what, letter, mailbox, state) VALUES (next, 'moved', one, home, 2);
+        next := next + 1;
+        RETURN QUERY SELECT d.number, box, d.kind, d.state, d.rank, d.revision, d.attempts, d.delivered_at, d.read_at,
+            d.acked_at, d.dead_at, d.due_at, d.archived_at, d.expires_at, d.lease_token, d.lease_holder, d.lease_until,
+            d.lease_boot, d.reason, d.history, d.arrived, l.sum, l.body
+        FROM ROOM.deliveries d JOIN ROOM.letters l ON l.number = d.number WHERE d.number = one AND d.mailbox = home;
+    END LOOP;
     IF NOT was_known THEN
         UPDATE ROOM.mailboxes m SET known = true WHERE m.id = home;
     END IF;
     PERFORM pg_notify('postroom ROOM', bell);
-    RETURN QUERY SELECT d.number, m.name, d.kind, d.state, d.rank, d.revision, d.attempts, d.delivered_at, d.read_at,
-        d.acked_at, d.dead_at, d.due_at, d.archived_at, d.expires_at, d.lease_token, d.lease_holder, d.lease_until,
-        d.lease_boot, d.reason, d.history, d.arrived, l.sum, l.body
-    FROM ROOM.deliveries d JOIN ROOM.letters l ON l.number = d.number JOIN ROOM.mailboxes m ON m.id = d.mailbox
-    WHERE d.number = ANY (numbers) AND d.mailbox = home ORDER BY d.rank, d.number;
 END $$;
 
 -- Move what is left of a damaged letter out of the way; its number is never used again. Call it under the lock.
