@@ -143,7 +143,7 @@ def test_a_role_with_the_least_privileges_is_enough(
 def test_two_that_open_a_new_room_at_once_make_one(address: str) -> None:
     program = "import sys, postroom; print(postroom.open(sys.argv[1]).core.store.cursor().store)"
     several = [
-        subprocess.Popen([sys.executable, "-c", program, address], stdout=subprocess.PIPE) for _ in range(4)
+        subprocess.Popen([sys.executable, "-c", program, address], stdout=subprocess.PIPE) for _ in range(8)
     ]
     assert len({each.communicate(timeout=60)[0] for each in several}) == 1
 

@@ -20,7 +20,9 @@ _FUNCTIONS = f"{_FOLDER}/functions.sql"
 STEPS = tuple(f"{_FOLDER}/{name}" for name in sorted(os.listdir(_FOLDER)) if name[0].isdigit())
 OLDEST_SERVER = 150000
 _LOCK = 1886352244  # of those who make or change rooms; the second key is the name of the room
-_HOLDS = "SELECT 1 FROM pg_class WHERE relnamespace = %s::regnamespace LIMIT 1"
+# From the tables of the catalog: `to_regclass` would answer from a memory that is older than the lock.
+_HOLDS = "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s LIMIT 1"
+_IS_ROOM = _HOLDS.replace("LIMIT", "AND c.relname = 'room' LIMIT")
 _SETTINGS = """
 SELECT current_setting('server_version_num')::int, current_setting('default_transaction_isolation'),
        current_setting('server_encoding'),
@@ -60,7 +62,7 @@ def bring_up(database: Database, connection: RoomConnection) -> None:
         version = _version(connection, schema)
         if version == len(STEPS):  # another process was faster
             return
-        if connection.execute("SELECT to_regnamespace(%s)", [schema]).fetchone() == (None,):
+        if connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [schema]).fetchone() is None:
             connection.execute(f"CREATE SCHEMA {schema}")
         elif not version and connection.execute(_HOLDS, [schema]).fetchone():
             what = f"the schema {schema} holds tables of another program"
@@ -73,7 +75,7 @@ def bring_up(database: Database, connection: RoomConnection) -> None:
 
 def _version(connection: RoomConnection, schema: str) -> int:
     """Return the schema version of a room, 0 where there is none."""
-    if connection.execute("SELECT to_regclass(%s)", [f"{schema}.room"]).fetchone() == (None,):
+    if connection.execute(_IS_ROOM, [schema]).fetchone() is None:
         return 0
     found = connection.execute(f"SELECT version FROM {schema}.room").fetchone()
     version = int(found[0]) if found else 0
