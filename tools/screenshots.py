@@ -163,23 +163,27 @@ def draw(browser: Any, link: str) -> None:
     context = browser.new_context(viewport=SIZE)
     page = context.new_page()
     page.goto(link)
-    page.wait_for_selector(".reader .body")
-    page.mouse.click(90, 600)  # no key was pressed last: no ring around the list
-    page.evaluate("() => document.activeElement.blur()")
+    page.click(".row:has-text('Drop the old index?')")
+    page.wait_for_selector(".reader table")
+    page.evaluate("() => document.activeElement.blur()")  # no ring around the letter
+    page.mouse.move(640, 2)
     page.screenshot(path=PLOTS / "dashboard-waiting.png")
-    page.evaluate("() => { location.hash = '#/tasks'; }")
+    page.click("nav a[href='#/tasks']")
     page.wait_for_selector(".task")
+    page.mouse.move(640, 2)
     page.screenshot(path=PLOTS / "dashboard-tasks.png")
-    page.set_viewport_size(PHONE)
-    page.evaluate("() => { location.hash = '#/waiting'; }")
-    page.wait_for_selector(".list [role=option]")
-    page.screenshot(path=PLOTS / "dashboard-phone.png")
-    page.set_viewport_size(SIZE)
     page.emulate_media(color_scheme="dark")
-    page.evaluate("() => { location.hash = '#/flow'; }")
+    page.click("nav a[href='#/flow']")
     page.wait_for_selector(".graph canvas")
-    time.sleep(6)
+    page.mouse.move(640, 2)
+    time.sleep(6)  # until there are lines between all teams
     page.screenshot(path=PLOTS / "dashboard-flow.png")
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size(PHONE)
+    page.click("nav a[href='#/waiting']")
+    page.wait_for_selector(".list [role=option]")
+    page.mouse.move(200, 2)
+    page.screenshot(path=PLOTS / "dashboard-phone.png")
 
 
 def main() -> None:
