@@ -128,6 +128,19 @@ def test_a_draft_survives_the_page(one: House, room: Room) -> None:
         tab.see(".notices", "Kept: the same key shows it again.")
 
 
+def test_a_draft_that_was_not_stored_is_missed(one: House, room: Room) -> None:
+    """The twin: nothing is stored while one types."""
+    asked(room, "And of this?", subject="Lost in thought")
+    with one.tab(plant={"composer.js": ("    this.#keep();\n  }\n\n  template", "  }\n\n  template")}) as tab:
+        pick(tab, "Lost in thought")
+        tab.press("r")
+        tab.page.wait_for_function("() => document.activeElement?.id === 'compose-words'")
+        tab.type("I have begun")
+        tab.page.reload()
+        pick(tab, "Lost in thought")
+        assert 0 == tab.page.locator(".row.picked .chip.draft").count()
+
+
 def test_keys_do_nothing_while_one_types(one: House, room: Room) -> None:
     asked(room, "Type here", subject="Type into this")
     with one.tab() as tab:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import postroom
+from tests.daemons import until
 from tests.dashboard.browser import House, Tab
 from tests.server.http.running import daemon
 from tests.server.http.visiting import token_of
@@ -86,6 +87,36 @@ def test_a_view_that_is_refused_says_which_right_would_do(full: House, view: str
         tab.see("main .state.refused", "postroom dashboard --as human")
         assert ["refused"] == states(tab)
         assert [] == tab.complaints()
+
+
+def test_a_refusal_that_looks_like_nothing_is_found(full: House) -> None:
+    """The twin: a view that says "nothing here" where it may not look."""
+    plant = {
+        "app.js": (
+            "if (error?.forbids) return refused(error);",
+            "if (error?.forbids) return nothingHere(empty());",
+        )
+    }
+    with full.tab("#/dead", plant=plant) as tab:
+        tab.between(refuse(METHODS["dead"]))
+        tab.see("main .state")
+        assert ["refused"] != states(tab)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "console.info('hello')",
+        "fetch('https://elsewhere.example/x').catch(() => {})",
+        "document.body.setAttribute('style', 'color: red')",
+        "Promise.reject(new Error('nobody takes it'))",
+    ],
+)
+def test_a_page_that_complains_or_asks_elsewhere_is_found(full: House, line: str) -> None:
+    """The twin of every test that ends with no complaint."""
+    with full.tab("#/numbers", plant={"main.js": ("drawWith(draw);", f"drawWith(draw); {line};")}) as tab:
+        tab.see("main h1", "Numbers")
+        until(lambda: tab.texts("main h1") and tab.complaints())
 
 
 def test_a_view_that_waits_for_its_answer_says_so_and_is_no_empty_one(full: House) -> None:
