@@ -150,6 +150,7 @@ def test_a_letter_is_written_and_taken_back(one: House, room: Room) -> None:
         tab.see(".notices", "Sent.")
         assert "On second thought" in [letter.text for letter in room.mailbox("planner").check(peek=True)]
         tab.go("#/waiting?show=sent")
+        tab.see("main h1", "What you sent")
         tab.see(".list [role=option]", "On second thought")
         tab.press("g", "u")
         tab.see(".notices", "Taken back from planner.")
