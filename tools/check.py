@@ -67,8 +67,16 @@ LANES = (
             ),
         ),
         "typescript from npm": (),
-        # In one process: they share one browser.
-        "tests of the dashboard in a browser": (*PYTEST, "-m", "browser", "tests/dashboard"),
+        # Two browsers; the tests of a file share one post room.
+        "tests of the dashboard in a browser": (
+            *PYTEST,
+            "-n",
+            "2",
+            "--dist=loadfile",
+            "-m",
+            "browser",
+            "tests/dashboard",
+        ),
         "tests of files": (*COUNTED, "-n", "2", *SPREAD, "--ignore=tests/faults", "-m", "files"),
     },
     {
