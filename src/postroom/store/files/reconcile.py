@@ -56,7 +56,7 @@ from .layouts.base import OWN
 from .ledger import ChangedFile
 from .quarantine import Quarantine, why_taken
 from .tree import changed_at, is_text
-from .watch import is_settled
+from .watch import is_gone, is_settled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -425,8 +425,13 @@ class Reconciler:
             return
         kept = self._ledger.path_of(number, mailbox)
         if kept is not None and kept != (file.folder, file.name) and kept not in gone:
-            self._second_copy(file, *kept, number, mailbox, parsed)
-            return
+            was = self._ledger.file_at(*kept)
+            if was is None or not is_gone(f"{self._tree.path(kept[0])}/{kept[1]}"):
+                self._second_copy(file, *kept, number, mailbox, parsed)
+                return
+            # Another program moved it while the commit that wrote it ran: the index did not know it when the
+            # changes were collected, so they name only the new path (G4, G5).
+            gone[kept] = was
         delivery = self._delivery(number, mailbox)
         is_moved = delivery is not None and parsed.state.state is not self._layout.visible_state(delivery)
         if kept is not None and is_moved and self._waits_for_person(delivery):
