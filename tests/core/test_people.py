@@ -220,6 +220,44 @@ def test_a_passphrase_protects_the_key_before_it_too(tmp_path: Path) -> None:
         assert len(asked) == 1 and [live for *_, live in listed(other)] == [False, True]
 
 
+def test_another_key_in_place_of_a_protected_one_is_protected_and_asks_for_nothing(tmp_path: Path) -> None:
+    path = str(tmp_path / "k")
+    asked: list[str] = []
+
+    def ask(prompt: str) -> str:
+        asked.append(prompt)
+        return "open sesame"
+
+    make_key(path, "open sesame")
+    with postroom.open("memory:") as room:
+        key = KeyFile(path, at_terminal=True, ask=ask)
+        key.key_for(room.core, "human")
+        assert key.has_passphrase and len(asked) == 1
+        assert key.rotate("open barley").key_for(room.core, "human").added_by == "a key of the room"
+        assert len(asked) == 1, "the old key was open"
+        for file in (path, path + OLD):
+            assert KeyFile(file, ask=lambda _: "open barley").has_passphrase
+        assert not KeyFile(str(tmp_path / "plain"), at_terminal=True).has_passphrase
+
+
+def test_what_was_refused_is_not_announced_and_the_way_out_is_named(tmp_path: Path) -> None:
+    told: list[str] = []
+    with postroom.open("memory:", people="erin") as room:
+        key = KeyFile(str(tmp_path / "k"), at_terminal=True, tell=told.append)
+        mine = key.key_for(room.core, "human")
+        with pytest.raises(NotAllowed, match="is the key of human, not of erin"):
+            key.key_for(room.core, "erin")
+        assert [text for text in told if "erin" in text] == []
+        with pytest.raises(NotAllowed, match="is no key of human.*people add --lost"):
+            KeyFile(str(tmp_path / "other"), at_terminal=True).key_for(room.core, "human")
+        add = AddPerson(person="human", key=KeyFile(str(tmp_path / "other")).public(), lost=True)
+        other = perform(room.core, OWNER, add)
+        with pytest.raises(NotAllowed, match="was removed from this room.*people remove ID.*people add --lost"):
+            key.key_for(room.core, "human")
+        perform(room.core, replace(OWNER, signer=key), RemovePerson(id=other.id))
+        assert key.key_for(room.core, "human").id == mine.id
+
+
 # -- other systems
 
 

@@ -106,10 +106,14 @@ def run_remove_person(context: Context) -> Answer:
 
 @command(
     "people rotate",
-    Option("--passphrase", help="encrypt the new key: a passphrase is asked for", kind="flag"),
-    about="Makes you another key. The old one signs for it, in this room now and in every other room when you first"
-    " write there; it is kept beside the new one, with the ending .old and the same passphrase, for that alone. A room in which you"
-    " write only after a second rotation needs postroom people add --lost.",
+    Option(
+        "--passphrase",
+        help="encrypt the new key: a passphrase is asked for, as it always is where the old key has one",
+        kind="flag",
+    ),
+    about="Makes you another key. Your old key signs for it in this room at once, and in every other room as soon as"
+    " you write there. Until then the old key stays beside the new one, in a file with the ending .old and with the"
+    " same passphrase. In a room where you did not write between two rotations, type postroom people add --lost.",
     examples=(("postroom people rotate", "another key, from now on"),),
     json="person",
     looks=True,
@@ -119,11 +123,15 @@ def run_rotate_person(context: Context) -> Answer:
     name = context.mailbox.name
     signer.key_for(context.core, name)  # the old key is good here
     passphrase = ""
-    if context.get("passphrase"):
+    if context.get("passphrase") or signer.has_passphrase:
         signer.check_terminal(context.core, name)
         passphrase = getpass("New passphrase: ")
         if not passphrase or getpass("Once more: ") != passphrase:
-            raise Usage("the two are not the same, or empty", field="--passphrase")
+            raise Usage(
+                "the two are not the same, or empty",
+                field="--passphrase",
+                hint="the key is as it was: type it again",
+            )
     return _shown(context, signer.rotate(passphrase).key_for(context.core, name))
 
 

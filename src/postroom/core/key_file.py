@@ -64,6 +64,7 @@ class KeyFile:
         self._inside = inside
         self._private: Ed25519PrivateKey | None = None
         self._passphrase = ""  # as it was typed last
+        self._before: KeyFile | None = None  # the opened key that this one replaced
 
     def key_for(self, core: Core, person: str) -> PersonKey:
         """Return the key as this room knows it. The first key of a person is believed, and shown to everyone."""
@@ -73,18 +74,23 @@ class KeyFile:
         mine = next((key for key in keys if key.key == public), None)
         if mine is not None and mine.is_live:
             return mine
-        if (was := self._former(keys)) is not None:
-            return self._follow(core, was)
-        if not keys and self._at_terminal:
-            self._tell(f"{person} is known in this room by your key {self.path} from now on")
-            return introduce(core, person, public)
-        if not keys:
-            text, hint = f"the room knows no key of {person} yet", "postroom people, once, at a terminal"
-        else:
-            text, hint = f"{self.path} is no key of {person} in this room", "postroom people lists the keys"
-            if mine is not None:
-                hint += "; the one that was added for a lost key goes by postroom people remove ID, with this key"
-        raise NotAllowed(text, hint=hint)
+        if mine is not None:
+            hint = (
+                "if it was called lost and is not: postroom people remove ID, with the id of the key in its place"
+            )
+            hint += f"; else move {self.path} away, and postroom people add --lost makes another"
+            raise NotAllowed(f"the key in {self.path} was removed from this room", hint=hint)
+        if (followed := self._follow(core, keys)) is not None:
+            return followed
+        if keys:
+            hint = "postroom people lists the keys; if yours is lost: postroom people add --lost"
+            raise NotAllowed(f"{self.path} is no key of {person} in this room", hint=hint)
+        if not self._at_terminal:
+            hint = "postroom people add, once, at a terminal"
+            raise NotAllowed(f"the room knows no key of {person} yet", hint=hint)
+        first = introduce(core, person, public)
+        self._tell(f"{person} is known in this room by your key {self.path} from now on")
+        return first
 
     def may_sign(self, core: Core, person: str) -> bool:
         """Return whether this is no agent's session. It does not read the key."""
@@ -97,32 +103,30 @@ class KeyFile:
         check_no_session(core, keys[0].person, self._inside)
         return self.public() in {key.key for key in keys}
 
-    def _former(self, keys: list[PersonKey]) -> PersonKey | None:
-        """Return the key of this person that this one replaced, if the room knows it."""
-        if not os.path.lexists(self.path + OLD):
+    def _follow(self, core: Core, keys: Sequence[PersonKey]) -> PersonKey | None:
+        """Replace the key before this one in this room, too, if the room knows it: that one signs for this one."""
+        old = self._before
+        if old is None and os.path.lexists(self.path + OLD):
+            old = KeyFile(self.path + OLD, ask=self._ask)
+            old._passphrase = self._passphrase  # the same, unless the person changed that by hand
+        was = next((key for key in keys if old is not None and key.is_live and key.key == old.public()), None)
+        if was is None:
             return None
-        public = self._old().public()
-        return next((key for key in keys if key.is_live and key.key == public), None)
+        add = AddPerson(by=was.person, person=was.person, key=self.public(), replaces=was.id)
+        return perform(core, replace(OWNER, signer=old), add)
 
-    def _follow(self, core: Core, was: PersonKey) -> PersonKey:
-        """Replace the former key in this room, too: it signs for the new one."""
-        former = replace(OWNER, signer=self._old())
-        return perform(
-            core, former, AddPerson(by=was.person, person=was.person, key=self.public(), replaces=was.id)
-        )
-
-    def _old(self) -> KeyFile:
-        """Return the key before this one, which has the same passphrase unless the person changed that by hand."""
-        old = KeyFile(self.path + OLD, ask=self._ask)
-        old._passphrase = self._passphrase
-        return old
+    @property
+    def has_passphrase(self) -> bool:
+        """Whether a passphrase opened the file."""
+        self._load()
+        return bool(self._passphrase)
 
     def rotate(self, passphrase: str) -> KeyFile:
-        """Put another key in the file, and keep this one beside it, as well protected as the new one."""
-        write_key(self.path + OLD, self._load(), passphrase or self._passphrase, replaces=True)
+        """Put another key in the file, and keep this one beside it with the same passphrase. Return the new one."""
+        write_key(self.path + OLD, self._load(), passphrase, replaces=True)
         make_key(self.path, passphrase, replaces=True)
         new = KeyFile(self.path, ask=self._ask, tell=self._tell, inside=self._inside)
-        new._passphrase = passphrase
+        new._passphrase, new._before = passphrase, self
         return new
 
     def check_terminal(self, core: Core, person: str) -> None:
@@ -142,7 +146,7 @@ class KeyFile:
         if self._private is None:
             raw = read_own(self.path)
             if raw is None and not self._at_terminal:
-                hint = "postroom people makes one at a terminal; POSTROOM_HUMAN_KEY names its file"
+                hint = "postroom people add makes one at a terminal; POSTROOM_HUMAN_KEY names another file"
                 raise NotAllowed(f"there is no key in {self.path}", hint=hint)
             if raw is None:
                 self._private = make_key(self.path, "")
@@ -180,12 +184,14 @@ class KeyFile:
 
 def check_no_session(core: Core, person: str, inside: str = "") -> None:
     """Raise NotAllowed inside an agent's session: there nobody signs for a person."""
-    around, agent = agent_session() or inside, variable("POSTROOM_AGENT")
+    mark, agent = agent_session(), variable("POSTROOM_AGENT")
     with suppress(Invalid):
         if agent and not same_name(meant(check_agent(agent, "agent"), core.limits.human), person):
-            around = around or "POSTROOM_AGENT"
-    if around:
-        raise NotAllowed(f"nobody signs for {person} inside an agent's session ({around})", hint=ASK_A_PERSON)
+            mark = mark or "POSTROOM_AGENT"
+    if mark or inside:
+        where, how = (mark, f"{mark} is not set") if mark else (inside, f"no host of {inside} runs")
+        hint = f"{ASK_A_PERSON}; a person types in a terminal where {how}"
+        raise NotAllowed(f"nobody signs for {person} inside an agent's session ({where})", hint=hint)
 
 
 def read_own(path: str) -> bytes | None:
