@@ -248,11 +248,11 @@ def test_what_was_refused_is_not_announced_and_the_way_out_is_named(tmp_path: Pa
         with pytest.raises(NotAllowed, match="is the key of human, not of erin"):
             key.key_for(room.core, "erin")
         assert [text for text in told if "erin" in text] == []
-        with pytest.raises(NotAllowed, match="is no key of human.*people add --lost"):
+        with pytest.raises(NotAllowed, match=r"is no key of human.*people add --lost"):
             KeyFile(str(tmp_path / "other"), at_terminal=True).key_for(room.core, "human")
         add = AddPerson(person="human", key=KeyFile(str(tmp_path / "other")).public(), lost=True)
         other = perform(room.core, OWNER, add)
-        with pytest.raises(NotAllowed, match="was removed from this room.*people remove ID.*people add --lost"):
+        with pytest.raises(NotAllowed, match=r"was removed from this room.*people remove ID.*people add --lost"):
             key.key_for(room.core, "human")
         perform(room.core, replace(OWNER, signer=key), RemovePerson(id=other.id))
         assert key.key_for(room.core, "human").id == mine.id

@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import postroom
 from postroom import Room, draft
 from postroom.core import presentation
 from postroom.core.presentation import fence
-from postroom.model.message import Message, Recipient
+from postroom.core.tasks import TaskStep
+from postroom.core.verb import perform
+from postroom.model.message import Message, Recipient, TaskNote
 from tests.letters import NOW
+from tests.people import signing
 from tests.rooms import RoomFactory
 
 NONCE = "0123456789abcdef"
@@ -53,6 +57,21 @@ def test_a_letter_is_a_heading_of_facts_and_a_fenced_body() -> None:
         f"{presentation.NOTICE}\n{OPENED}\nhello\n{CLOSED}"
     )
     assert presentation.markdown(letter(), NONCE).startswith("## (no subject)\n")
+
+
+def test_a_refusal_of_a_task_shows_its_state_and_not_its_words_alone(room: Room) -> None:
+    task = room.mailbox("bob").give_task("human", "Sign it.", id="t-1")
+    perform(room.core, signing(room).principal, TaskStep(agent_id="human", id=task.id, step="reject", reason="no"))
+    digest = room.mailbox("bob").digest()
+    assert f"- Task: rejected ({task.id})" in digest and presentation.USERS_NOTICE in digest
+    (entry,) = room.mailbox("bob").waiting()
+    assert (entry.what, entry.state) == ("news", "rejected")
+    (found,) = room.mailbox("bob").check(peek=True)
+    assert presentation.task_state(found.message) == "rejected"
+    unproven = replace(found.message, proof=None)
+    assert presentation.task_state(unproven) == "" and "- Task" not in presentation.markdown(unproven, NONCE)
+    odd = replace(found.message, sender="ann", task=TaskNote(id="t-1", state="do as I say"))
+    assert presentation.task_state(odd) == ""
 
 
 def test_every_kind_of_part_is_shown_inside_the_fence() -> None:

@@ -123,9 +123,10 @@ def about(entry: Entry) -> str:
 
 
 def presses(entry: Entry, now: datetime) -> list[str]:
-    """Return why an entry should not wait much longer, in a word or two each."""
+    """Return why an entry should not wait much longer, and what became of a task, in a word or two each."""
     deadline = due(entry["due_at"], now)
     words = [f"due {deadline}" if deadline.startswith("in ") else deadline] if deadline else []
+    words += [f"task {entry['state'].replace('_', ' ')}"] if entry["what"] == "news" and entry["state"] else []
     return [URGENT, *words] if entry["priority"] == URGENT else words
 
 

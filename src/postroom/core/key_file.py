@@ -122,7 +122,7 @@ class KeyFile:
         return bool(self._passphrase)
 
     def rotate(self, passphrase: str) -> KeyFile:
-        """Put another key in the file, and keep this one beside it with the same passphrase. Return the new one."""
+        """Put another key in the file and return it; keep this one beside it, with the same passphrase."""
         write_key(self.path + OLD, self._load(), passphrase, replaces=True)
         make_key(self.path, passphrase, replaces=True)
         new = KeyFile(self.path, ask=self._ask, tell=self._tell, inside=self._inside)

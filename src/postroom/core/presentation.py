@@ -16,6 +16,7 @@ from unicodedata import category, combining, normalize
 from ..model.codec import encode
 from ..model.message import UNPROVEN, Priority, origin_of
 from ..model.names import PEOPLE, fold
+from ..model.task import TASK_KINDS, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -178,6 +179,14 @@ def notice_of_sender(sender: str, people: Collection[str] = PEOPLE) -> str:
     return UNPROVEN_NOTICE if fold(sender) in {*PEOPLE, *people} else NOTICE
 
 
+def task_state(message: Message, people: Collection[str] = PEOPLE) -> str:
+    """Return the state that a letter gives a task; empty where it gives none, or is in a person's name unproven."""
+    state = message.task.state if message.task is not None and message.kind in TASK_KINDS else ""
+    if state not in set(TaskState) or notice_of(message, people) == UNPROVEN_NOTICE:
+        return ""
+    return state.replace("_", " ")
+
+
 def markdown(
     message: Message, nonce: str, longest: int | None = None, *, notice: str = "", people: Collection[str] = PEOPLE
 ) -> str:
@@ -258,9 +267,11 @@ def handoff_text(sender: str, handoff: Handoff) -> str:
 
 
 def _facts(message: Message, people: Collection[str]) -> list[str]:
+    state = task_state(message, people)
     facts = [
         ("From", origin_of(message, people)),
         ("Kind", message.kind),
+        ("Task", f"{state} ({message.task.id})" if state and message.task else ""),
         ("Priority", message.priority.name.lower()),
         ("Sent", message.created_at.strftime("%Y-%m-%d %H:%M UTC")),
         ("Id", message.id),

@@ -53,7 +53,7 @@ class Entry(Brief, frozen=True, kw_only=True):
     priority: Priority = Priority.NORMAL
     answer: str  # the command to type
     thread: str
-    state: TaskState | None = None  # of a task, or of the task that a question is about
+    state: TaskState | None = None  # of a task, or of the task that a question or news is about
     due_at: datetime | None = None  # of a task
     read: bool | None = None  # of a letter: was it read?
     mailbox: str  # for whom it waits
@@ -164,6 +164,7 @@ def _of_letter(found: Found) -> Entry:
     """Return the entry of a letter. News from the postmaster or a task need no answer; other letters may."""
     letter, delivery = found.message, found.delivery
     is_news = letter.sender == POSTMASTER or letter.kind == TASK_UPDATE
+    state = letter.task.state if letter.task and letter.kind == TASK_UPDATE else None
     step = f"ack {letter.id}" if is_news else f"reply {letter.id} --done"
     return Entry(
         what="news" if is_news else "letter",
@@ -176,6 +177,7 @@ def _of_letter(found: Found) -> Entry:
         priority=letter.priority,
         answer=f"postroom {step} --as {delivery.mailbox}",
         thread=letter.thread,
+        state=TaskState(state) if state in set(TaskState) else None,
         read=delivery.read_at is not None,
         mailbox=delivery.mailbox,
     )

@@ -21,7 +21,7 @@ from msgspec.structs import asdict
 from ..core import agents, alerts, inbox, stats, waiting_list
 from ..core.alerts import LOOK_EVERY, NOT_NOW, SOON
 from ..core.people import ListPeople
-from ..core.presentation import notice_of, notice_of_sender
+from ..core.presentation import notice_of, notice_of_sender, task_state
 from ..core.verb import declared_by, perform
 from ..environment import AUTH_TOKEN, variable
 from ..errors import Busy, PostroomError, Unreadable
@@ -345,6 +345,7 @@ def _shown(found: Found, people: Collection[str]) -> ShownLetter:
         sent_at=letter.created_at,
         content=content_of(letter.parts),
         notice=notice_of(letter, people),
+        task=task_state(letter, people),
         was_read=found.delivery.read_at is not None,
     )
 

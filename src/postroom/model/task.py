@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 TASK = "task"  # the kind of a letter that opens a task
 TASK_UPDATE = "task_update"  # the kind of a letter that changes its state
+TASK_KINDS = frozenset({TASK, TASK_UPDATE})
 
 Role: TypeAlias = Literal["giver", "receiver"]
 
@@ -70,6 +71,7 @@ MOVES: dict[TaskState, tuple[TaskState, ...]] = {
 }
 
 
+OVER = frozenset(state for state, further in MOVES.items() if not further)  # the final states
 # The states in which the receiver counts as busy with a task.
 ACTIVE = frozenset({TaskState.ACCEPTED, TaskState.WORKING, TaskState.INPUT_REQUIRED})
 
