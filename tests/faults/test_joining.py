@@ -35,7 +35,8 @@ A_FEW = (  # in one process and in several, with twins of its own and with those
 
 
 def test_every_store_that_outlives_its_process_is_tried() -> None:
-    assert [kind.name for kind in STORES if kind.lasts] == [kind.name for kind in OURS]
+    # A server is not our process: what breaks rooms on PostgreSQL stands in tests/postgres/test_faults.py.
+    assert [kind.name for kind in STORES if kind.lasts and kind.name != "postgres"] == [kind.name for kind in OURS]
 
 
 def test_a_kind_brings_the_bugs_that_only_it_can_have(kind: Kind) -> None:
