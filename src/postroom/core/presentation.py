@@ -180,7 +180,7 @@ def notice_of_sender(sender: str, people: Collection[str] = PEOPLE) -> str:
 
 
 def task_state(message: Message, people: Collection[str] = PEOPLE) -> str:
-    """Return the state that a letter gives a task; empty where it gives none, or is in a person's name unproven."""
+    """Return the state that a letter gives a task; empty for none, and for unproven mail in a person's name."""
     state = message.task.state if message.task is not None and message.kind in TASK_KINDS else ""
     if state not in set(TaskState) or notice_of(message, people) == UNPROVEN_NOTICE:
         return ""
