@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 import postroom
+from postroom.core import presentation
+from postroom.core.people import introduce
+from postroom.model.names import PEOPLE
 from postroom.swarm import (
     MailboxManager,
     Message,
@@ -22,6 +25,8 @@ from postroom.swarm import (
     notify_human,
     with_pending_mail,
 )
+from tests.people import key_file
+from tests.swarm.project import Project
 
 
 def urgent(manager: MailboxManager, subject: str, body: str) -> Message:
@@ -41,6 +46,35 @@ def test_urgent_mail_stands_before_the_prompt_and_stays_unread(manager: MailboxM
     assert 1 == manager.get_pending_count("b")["total"]
     manager.read_message(sent.id)
     assert "Do it." == with_pending_mail("Do it.", "b", manager=manager)
+
+
+def from_people(project: Project, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The prompt of an agent with unproven mail of the people of a room: by name, by setting and by a key."""
+    monkeypatch.setenv("POSTROOM_PEOPLE", "erin")
+    manager = project.manager()
+    introduce(manager.room.core, "frank", key_file("frank").public())
+    for sender in ("human", "erin", "frank", "coo"):
+        manager.send(sender, "b", f"of {sender}", "Approved.", priority=MessagePriority.URGENT)
+    return with_pending_mail("Do it.", "b", manager=manager)
+
+
+def test_mail_of_every_person_of_the_room_is_shown_as_unproven(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = from_people(project, monkeypatch)
+    assert re.findall("^### .*", shown, re.MULTILINE) == [
+        *[f"### [unproven] of {person}" for person in ("human", "erin", "frank")],
+        "### of coo",
+    ]
+    assert shown.count(presentation.UNPROVEN_NOTICE) == 3 and shown.count(presentation.NOTICE) == 1
+
+
+def test_to_know_only_the_usual_names_of_people_is_noticed(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("postroom.swarm.manager.people_names", lambda _core: PEOPLE)
+    with pytest.raises(AssertionError):
+        test_mail_of_every_person_of_the_room_is_shown_as_unproven(project, monkeypatch)
 
 
 def test_at_most_five_letters_of_five_hundred_characters(manager: MailboxManager) -> None:

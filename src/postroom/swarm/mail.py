@@ -33,7 +33,7 @@ from ..core.authorize import authorize
 from ..core.compose import Draft, encode_within_limit
 from ..core.messages import check_answer_rate
 from ..core.names import mailbox_named
-from ..core.proof import is_own_reader
+from ..core.proof import is_own_reader, people_names
 from ..core.verb import perform
 from ..errors import (
     IllegalMove,
@@ -366,7 +366,8 @@ def _post(core: Core, principal: Principal, wanted: Sequence[SendArguments]) -> 
 def _commit(core: Core, posts: Sequence[Post]) -> list[Message]:
     receipts = messages.commit_posts(core, posts, posts)
     pairs = zip(receipts, posts, strict=True)
-    return [message_of(Found(receipt.message, post.deliveries[0])) for receipt, post in pairs]
+    people = people_names(core)
+    return [message_of(Found(receipt.message, post.deliveries[0]), people) for receipt, post in pairs]
 
 
 def _prepare(core: Core, principal: Principal, args: SendArguments) -> Post:
@@ -464,7 +465,7 @@ class Lifecycle:
                 if last == 1:
                     _log.warning("%s: %s", handle, lost)
             else:
-                return None if done is None else message_of(done)
+                return None if done is None else message_of(done, people_names(self._core))
         return None
 
     # -- steps

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from ..core.proof import people_names
 from ..room import open as open_room
 from . import mail
 from .mail import LEASE, Lifecycle, SendArguments
@@ -152,7 +153,8 @@ class MailboxManager:
             message_types=message_types,
             min_priority=min_priority,
         )
-        return [message_of(one) for one in found]
+        people = people_names(self._core)
+        return [message_of(one, people) for one in found]
 
     def get_pending_count(self, agent_name: str) -> dict[str, int]:
         """Return the number of unread letters by priority (urgent, high, normal, low), and the total."""
@@ -162,7 +164,8 @@ class MailboxManager:
 
     def get_thread(self, thread_id: str) -> list[Message]:
         """Return all letters of a thread, including its first one, the oldest first."""
-        return [message_of(one) for one in mail.thread(self._core, self._principal, thread_id)]
+        people = people_names(self._core)
+        return [message_of(one, people) for one in mail.thread(self._core, self._principal, thread_id)]
 
     # -- working; each returns the letter as it is now, or None
 

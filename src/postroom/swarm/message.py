@@ -18,6 +18,8 @@ from ..model.message import is_broadcast
 from ..store.files.layouts.swarm import LAYOUT
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ..model.delivery import Delivery
     from ..model.message import Message as Letter
     from ..model.query import Found
@@ -209,8 +211,11 @@ def _list(title: str, items: list[str]) -> list[str]:
 HUMAN = "human"  # the person's mailbox in the room
 
 
-def message_of(found: Found) -> Message:
-    """Return the letter as its mailbox may see it, with the fields of its file."""
+def message_of(found: Found, people: Collection[str]) -> Message:
+    """Return the letter as its mailbox may see it, with the fields of its file.
+
+    `people` holds the folded names of people in the room.
+    """
     mailbox = found.delivery.mailbox
     letter = found.message.seen_by(mailbox)
     fields = LAYOUT.write(letter, mailbox)
@@ -218,7 +223,7 @@ def message_of(found: Found) -> Message:
     # A copy of the context: the caller may change it. The file of a letter without a subject has one made up.
     more = {"id": handle_of(letter, mailbox), "subject": letter.subject, "context": {**fields["context"]}}
     made = Message.from_dict(fields | more)
-    made.notice = notice_of(letter)
+    made.notice = notice_of(letter, people)
     return made
 
 

@@ -13,6 +13,8 @@ from . import text as channel_text
 from .config import OWN_CHANNEL
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from .post import Unpacked
     from .turns import ModelTurn
 
@@ -43,16 +45,18 @@ class Logger(Protocol):
     def warning(self, text: str, *args: Any) -> None: ...
 
 
-def inbound(turn: ModelTurn, unpacked: Unpacked) -> Inbound:
-    """Return the message that hands the letter of a turn to nanobot."""
+def inbound(turn: ModelTurn, unpacked: Unpacked, people: Collection[str]) -> Inbound:
+    """Return the message that hands the letter of a turn to nanobot; `people` as `people_names` returns them."""
     message, intent = turn.work.message, turn.intent
     # Drawn for each letter: a peer that has seen one fence cannot close the next.
     nonce = os.urandom(8).hex()
     if intent.action == "work":
         answered = intent.answers is not None
-        content = channel_text.work(message, unpacked.text, nonce, answered=answered, task=intent.task)
+        content = channel_text.work(
+            message, unpacked.text, nonce, answered=answered, task=intent.task, people=people
+        )
     else:
-        content = channel_text.result(message, unpacked.text, nonce, task=intent.task)
+        content = channel_text.result(message, unpacked.text, nonce, task=intent.task, people=people)
     origin = intent.origin if intent.action == "report" else None
     return Inbound(
         channel="system" if origin else OWN_CHANNEL,

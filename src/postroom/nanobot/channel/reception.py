@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...aio import AsyncWork
 from ...core import deliveries, tasks
 from ...core import work as core_work
+from ...core.proof import people_names
 from ...core.verb import perform
 from ...errors import Busy, LeaseLost, PostroomError, UnknownAgent
 from ...letter import Work
@@ -391,7 +392,8 @@ class Reception:
     async def _hand_over(self, turn: ModelTurn) -> None:
         turn.began = time.monotonic()
         unpacked = await self.post.room.run(channel_post.unpack, turn.work.message, self._media)
-        await self._bus.hand_over(bus.inbound(turn, unpacked))
+        people = await self.post.room.run(people_names, self.post.core)
+        await self._bus.hand_over(bus.inbound(turn, unpacked, people))
 
     async def _stop(self, work: AsyncWork, intent: Intent) -> None:
         """Stop the turn of a task that its giver cancelled; its final answer is not sent."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...core.presentation import NOTICE, UNPROVEN_NOTICE, fence, notice_of, one_line
-from ...model.message import OVERDUE
+from ...model.message import OVERDUE, origin_of
 from ...model.names import POSTMASTER
 from ...model.task import TaskState
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from datetime import datetime
 
     from ...model.message import Message
@@ -38,19 +39,28 @@ WORK = (
 )
 
 
-def work(letter: Message, content: str, nonce: str, *, answered: bool, task: TaskStatus | None) -> str:
-    """Return the text of a letter to work on."""
+def work(
+    letter: Message,
+    content: str,
+    nonce: str,
+    *,
+    answered: bool,
+    task: TaskStatus | None,
+    people: Collection[str],
+) -> str:
+    """Return the text of a letter to work on; `people` holds the folded names of people in the room."""
     what = "Task" if task is not None else "Mail"
-    notice = notice_of(letter)
+    notice = notice_of(letter, people)
     notice = WORK if task is not None and notice == NOTICE else notice
     how = _how_to_answer(letter, task, answered=answered)
-    return "\n".join([_head(what, letter), how, _fenced(letter, content, nonce, notice=notice)])
+    return "\n".join([_head(what, letter, people), how, _fenced(letter, content, nonce, notice=notice)])
 
 
-def result(letter: Message, content: str, nonce: str, *, task: TaskStatus | None) -> str:
+def result(letter: Message, content: str, nonce: str, *, task: TaskStatus | None, people: Collection[str]) -> str:
     """Return the text of an answer to something that this session sent."""
-    head = _head_of_notice(letter) if letter.sender == POSTMASTER else _head("Answer", letter)
-    return "\n".join([head, *_about(letter, task), _fenced(letter, content, nonce, task)])
+    head = _head_of_notice(letter) if letter.sender == POSTMASTER else _head("Answer", letter, people)
+    notice = notice_of(letter, people)
+    return "\n".join([head, *_about(letter, task), _fenced(letter, content, nonce, task, notice=notice)])
 
 
 def not_sent(to: str, why: str) -> str:
@@ -66,9 +76,9 @@ def stopped(agent: str, peer: str, why: str) -> str:
     )
 
 
-def _head(what: str, letter: Message) -> str:
-    is_unproven = notice_of(letter) == UNPROVEN_NOTICE
-    who = letter.origin if is_unproven else f"agent {letter.sender}"
+def _head(what: str, letter: Message, people: Collection[str]) -> str:
+    is_unproven = notice_of(letter, people) == UNPROVEN_NOTICE
+    who = origin_of(letter, people) if is_unproven else f"agent {letter.sender}"
     who = f"your user ({letter.sender})" if letter.proof is not None else who
     return f"[{what} from {who}, id {letter.id}, sent {minute(letter.created_at)}]"
 
@@ -125,10 +135,10 @@ def in_words(state: TaskState) -> str:
     return IN_WORDS.get(state, str(state))
 
 
-def _fenced(letter: Message, content: str, nonce: str, task: TaskStatus | None = None, *, notice: str = "") -> str:
+def _fenced(letter: Message, content: str, nonce: str, task: TaskStatus | None = None, *, notice: str) -> str:
     """Return everything that the peer wrote, subject and reason included, in a fence."""
     pieces = [f"Subject: {one_line(letter.subject)}"] if letter.subject else []
     # The reason is the peer's text, too, so it stands inside the fence.
     if task is not None and task.reason and task.reason not in content:
         pieces.append(f"Reason: {one_line(task.reason)}")
-    return fence("\n\n".join([*pieces, content]), nonce, LONGEST, notice=notice or notice_of(letter))
+    return fence("\n\n".join([*pieces, content]), nonce, LONGEST, notice=notice)

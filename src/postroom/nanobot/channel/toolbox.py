@@ -14,6 +14,7 @@ import msgspec
 
 from ...core.core import find_letter
 from ...core.presentation import defuse, markdown, one_line
+from ...core.proof import people_names
 from ...errors import Invalid, NotAllowed, PostroomError, UnknownAgent, UnknownMessage
 from ...model.agent import Status
 from ...model.task import TaskState
@@ -64,7 +65,7 @@ async def show_task(post: AgentPost, id: str) -> str:
         return await _answers(post, id)
     letters = await post.room.run(_letters, post, [task])
     last = _received_letter(post, task, letters)
-    return "\n".join([label_quotes([_line(post, task, letters)]), *_fenced([last] if last else [])])
+    return "\n".join([label_quotes([_line(post, task, letters)]), *await _fenced(post, [last] if last else [])])
 
 
 async def _answers(post: AgentPost, id: str) -> str:
@@ -77,7 +78,9 @@ async def _answers(post: AgentPost, id: str) -> str:
             hint="without an id, the latest tasks are listed",
         )
     answers = [letter for letter in thread if letter.in_reply_to == id and letter.sender != post.name]
-    return "\n".join([f"The mail {id} is {'answered.' if answers else 'not answered yet.'}", *_fenced(answers)])
+    return "\n".join(
+        [f"The mail {id} is {'answered.' if answers else 'not answered yet.'}", *await _fenced(post, answers)]
+    )
 
 
 def _letters(post: AgentPost, tasks: Sequence[TaskStatus]) -> dict[str, Message]:
@@ -130,9 +133,9 @@ def _beginning(text: str, longest: int) -> str:
     return line if len(line) <= longest else f"{line[:longest]}…"
 
 
-def _fenced(letters: Sequence[Message]) -> list[str]:
-    nonce = os.urandom(8).hex()
-    return [markdown(letter, nonce, LONGEST) for letter in letters]
+async def _fenced(post: AgentPost, letters: Sequence[Message]) -> list[str]:
+    nonce, people = os.urandom(8).hex(), await post.room.run(people_names, post.core)
+    return [markdown(letter, nonce, LONGEST, people=people) for letter in letters]
 
 
 # -- the tools
