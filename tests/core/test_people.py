@@ -20,7 +20,7 @@ from postroom.core.people import AddPerson, ListPeople, RemovePerson
 from postroom.core.proof import room_id
 from postroom.core.verb import perform
 from postroom.formats.federation import decode_envelope, encode_envelope, envelope_for
-from postroom.model.message import KEY_CHANGED
+from postroom.model.message import KEY_CHANGED, origin_of
 from postroom.model.names import parse_address
 from postroom.model.peer import Envelope, Peer
 from postroom.model.person import key_id
@@ -82,6 +82,28 @@ def test_a_lost_key_is_replaced_without_proof_and_every_agent_is_told_so(room: R
         person(room).send("bob", "the old key is gone")
     signing(room, "found-again").mailbox("human").send("bob", "here again")
     assert {*listed(room)} == {("human", "first use", False), ("human", "a lost key", True)}
+
+
+def test_what_a_key_signed_that_was_falsely_added_as_lost_stays_proven(room: Room) -> None:
+    person(room).send("bob", "hello")
+    false = key_file("thief").public()
+    perform(room.core, OWNER, AddPerson(person="human", key=false, lost=True))
+    signing(room, "thief").mailbox("human").send("bob", "pay me")
+    perform(room.core, signing(room).principal, RemovePerson(id=key_id(false)))
+    letters = [one for one in room.mailbox("bob").check(unread_only=False) if one.sender == "human"]
+    assert [origin_of(one.message) for one in letters] == ["human (the user, proven)"] * 2, "in docs/people.md"
+    told = room.mailbox("bob").check(kinds=KEY_CHANGED, unread_only=False)[-1]
+    assert f"Do not rely on what {key_id(false)} signed" in told.text
+    with pytest.raises(NotAllowed):
+        signing(room, "thief").mailbox("human").send("bob", "more")
+
+
+def test_an_alert_that_somebody_took_leaves_the_persons_mail_waiting(room: Room) -> None:
+    box = room.mailbox("human")  # without a key
+    box.next_alert("exec")
+    room.mailbox("bob").send("human", "Look.", priority="urgent")
+    assert box.next_alert("exec") and not box.next_alert("exec"), "docs/people.md says so"
+    assert [one.what for one in person(room).waiting()] == ["letter"]
 
 
 def test_whom_no_setting_names_is_no_person(factory: RoomFactory) -> None:
@@ -199,6 +221,20 @@ def test_a_new_key_follows_the_old_one_in_every_room(tmp_path: Path) -> None:
         for room in (one, other):
             assert KeyFile(path).key_for(room.core, "human").added_by == "a key of the room"
             assert [live for *_, live in listed(room)] == [False, True]
+
+
+def test_a_room_that_missed_two_rotations_needs_the_key_to_be_called_lost(tmp_path: Path) -> None:
+    with postroom.open("memory:") as one, postroom.open("memory:") as other:
+        key = KeyFile(str(tmp_path / "k"), at_terminal=True)
+        for room in (one, other):
+            key.key_for(room.core, "human")
+        for _ in range(2):
+            key = key.rotate("")
+            key.key_for(one.core, "human")
+        with pytest.raises(NotAllowed, match="is no key of human in this room"):
+            key.key_for(other.core, "human")
+        perform(other.core, OWNER, AddPerson(person="human", key=key.public(), lost=True))
+        assert key.key_for(other.core, "human").added_by == "a lost key"
 
 
 def test_a_passphrase_protects_the_key_before_it_too(tmp_path: Path) -> None:
