@@ -158,11 +158,27 @@ def test_a_new_letter_needs_a_name_and_words(tmp_path: Any) -> None:
     assert isinstance(wish, Do) and (wish.verb, wish.words) == (actions.COMPOSE, "bob How far are you?")
     assert inbox.drafts == {("new-letter", "compose"): "bob How far are you?"}, "kept until it is sent"
     with postroom.open(tmp_path / "room.db", durability="process") as room:
-        assert "Sent." == session.do(person(room), wish)
+        assert session.do(person(room), wish).startswith("Sent to bob. No agent named bob has been seen here")
         with pytest.raises(Invalid, match="no words"):
             session.do(person(room), replace(wish, words="bob"))
+        assert "Sent to ann." in session.do(person(room), replace(wish, words="ann\n\nA name on its own line."))
         (letter,) = room.mailbox("bob").check()
         assert letter.text == "How far are you?" and letter.message.proof
+
+
+def test_a_refused_new_letter_is_kept_and_does_not_wait_for_anybody() -> None:
+    inbox, _ = press(inbox_with(), "w", "bob")
+    inbox, _ = press(inbox_state.refused(inbox, "there is a name, and no words"), "esc")
+    assert inbox.notice == "Kept: the same key shows it again."
+
+
+def test_nothing_is_taken_back_that_was_not_chosen_among_what_was_sent() -> None:
+    waits = [entry(f"m-{n}") for n in range(3)]
+    listed, _ = press(inbox_with(*waits), "j", "j", "s")
+    assert press(listed, "u")[1] == [], "before what was sent is read"
+    sent = [entry(f"s-{n}", "sent", state="sent") for n in range(3)]
+    (wish,) = press(arrived(listed, sent), "u")[1]
+    assert isinstance(wish, Do) and wish.entry["letter"] == "s-0", "the newest, which is shown as chosen"
 
 
 def test_an_answer_is_shown_and_taken_back_while_nobody_worked_on_it(tmp_path: Any) -> None:

@@ -187,7 +187,7 @@ def write_twice(tab: Tab, words: str) -> None:
     tab.see(".problem", "Enter sends it again; it arrives once.")
     tab.see(".connection.good")
     tab.press("Enter")
-    tab.see(".notices", "Sent.")
+    tab.see(".notices", "Sent to coder.")
 
 
 def arrived(room: Room, words: str) -> int:

@@ -94,7 +94,7 @@ RESULTS = {
     FAIL: "Given up; {} gets the reason.",
     WRITE: "Written to {}.",
     DONE: "Done with it.",
-    COMPOSE: "Sent.",
+    COMPOSE: "Sent to {}.",
     UNSEND: "Taken back from {}.",
 }
 _BY_NAME = {action.name: action for action in RESULTS}
@@ -148,10 +148,13 @@ class Act(MailboxVerb, kw_only=True):
     def run(self, core: Core, principal: Principal) -> Acted:
         action, words = self._checked()
         if self.key is not None and self._was_done(core, action):
-            return Acted(self.letter, action.name, RESULTS[action].format("the sender"), repeated=True)
-        if action in {COMPOSE, UNSEND}:
-            sender = self._compose(core, principal, words) if action is COMPOSE else self._unsend(core, principal)
-            return Acted(self.letter, action.name, RESULTS[action].format(sender))
+            whom = words.split()[0] if action is COMPOSE else "the sender"
+            return Acted(self.letter, action.name, RESULTS[action].format(whom), repeated=True)
+        if action is COMPOSE:
+            return Acted(self.letter, action.name, self._compose(core, principal, words))
+        if action is UNSEND:
+            receivers = self._unsend(core, principal)
+            return Acted(self.letter, action.name, RESULTS[action].format(receivers))
         entry = self._waiting(core, principal)
         if action not in offered(entry.what, entry.state):
             names = ", ".join(one.name for one in offered(entry.what, entry.state))
@@ -217,12 +220,13 @@ class Act(MailboxVerb, kw_only=True):
             perform(core, principal, Ack(agent_id=mailbox, ids=[self.letter], held=[held], drafts=[answer]))
 
     def _compose(self, core: Core, principal: Principal, words: str) -> str:
-        """Send a new letter: the first word names who gets it."""
-        to, _, text = words.partition(" ")
-        if not text.strip():
+        """Send a new letter: the first word names who gets it. Return what was done."""
+        to, *text = words.split(maxsplit=1)
+        if not text:
             raise Invalid("there is a name, and no words", field="words", hint="NAME TEXT")
-        perform(core, principal, Send(agent_id=self.agent_id, to=to, body=text.strip(), key=self.key))
-        return to
+        receipt = perform(core, principal, Send(agent_id=self.agent_id, to=to, body=text[0], key=self.key))
+        unseen = f" No agent named {to} has been seen here yet. The letter will wait." if receipt.unknown else ""
+        return RESULTS[COMPOSE].format(to) + unseen
 
     def _unsend(self, core: Core, principal: Principal) -> str:
         letter = perform(core, principal, Unsend(agent_id=self.agent_id, id=self.letter)).letter

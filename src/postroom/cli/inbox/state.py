@@ -286,7 +286,7 @@ def _write(state: InboxState, writing: Writing, key: Key) -> tuple[InboxState, E
 
 
 def _kept(state: InboxState, entry: Entry) -> str:
-    waits = any(one["letter"] == entry["letter"] for one in state.entries)
+    waits = entry["what"] == "new" or any(one["letter"] == entry["letter"] for one in state.entries)
     return "Kept: the same key shows it again." if waits else f"{GONE} What you wrote stays among your drafts."
 
 
@@ -308,7 +308,7 @@ def _choose(state: InboxState, key: Key, extent: Extent) -> tuple[InboxState, Ef
     if key.name == COMPOSE.key:
         return replace(state, writing=begin(state, NEW, COMPOSE)), None
     if key.name == "s":
-        return replace(state, shows_sent=not state.shows_sent), Refresh()
+        return replace(state, shows_sent=not state.shows_sent, entries=(), chosen="", sure_of=""), Refresh()
     return state, Leave() if key.name == "q" else None
 
 

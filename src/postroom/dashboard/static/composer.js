@@ -148,7 +148,7 @@ class Composer {
     }
     if (this.isNew) {
       await client.act(this.givesTask ? "give_task" : "send", { to: this.to.trim(), subject: this.subject.trim(), body: words, key });
-      return this.givesTask ? `Given to ${oneLine(this.to, 60)}.` : "Sent.";
+      return `${this.givesTask ? "Given" : "Sent"} to ${oneLine(this.to, 60)}.`;
     }
     const entry = this.entries.find((one) => one.letter === letter);
     const answer = await client.act("act", { letter, action: this.action?.name, words, key, state: entry?.state ?? null });
