@@ -134,3 +134,13 @@ def test_a_person_sees_it_and_nothing_gets_loose(shell: Shell) -> None:
         assert message in show(shell, *words, columns=140)[1]
     id = shell.json("escalations", "--as", "bob")["escalations"][0]["id"]
     assert "resolved" in show(shell, "resolve", id, "--as", "bob")[1]
+
+
+def test_a_script_in_the_persons_name_is_told_that_nothing_is_signed(shell: Shell) -> None:
+    words = ("send", "bob", "hello", "--as", "human")
+    assert "Unproven: no key signed it." in shell.run(*words).out
+    assert "Unproven" not in shell.run("send", "bob", "hello", "--as", "ann").out
+    refused = shell.run(*words, POSTROOM_AGENT="coder")
+    assert refused.code != 0 and "POSTROOM_AGENT is not set" in refused.err
+    shell.sign()
+    assert "Unproven" not in shell.run(*words).out

@@ -81,7 +81,7 @@ def test_a_lost_key_is_replaced_without_proof_and_every_agent_is_told_so(room: R
     with pytest.raises(NotAllowed):
         person(room).send("bob", "the old key is gone")
     signing(room, "found-again").mailbox("human").send("bob", "here again")
-    assert {*listed(room)} == {("human", "first use", False), ("human", "a lost key", True)}
+    assert {*listed(room)} == {("human", "first use", False), ("human", "key lost", True)}
 
 
 def test_what_a_key_signed_that_was_falsely_added_as_lost_stays_proven(room: Room) -> None:
@@ -219,7 +219,7 @@ def test_a_new_key_follows_the_old_one_in_every_room(tmp_path: Path) -> None:
         Path(path).rename(path + OLD)
         make_key(path, "")
         for room in (one, other):
-            assert KeyFile(path).key_for(room.core, "human").added_by == "a key of the room"
+            assert KeyFile(path).key_for(room.core, "human").added_by == "signed"
             assert [live for *_, live in listed(room)] == [False, True]
 
 
@@ -243,7 +243,7 @@ def test_a_passphrase_protects_the_key_before_it_too(tmp_path: Path) -> None:
         key = KeyFile(path, at_terminal=True)
         for room in (one, other):
             key.key_for(room.core, "human")
-        assert key.rotate("open sesame").key_for(one.core, "human").added_by == "a key of the room"
+        assert key.rotate("open sesame").key_for(one.core, "human").added_by == "signed"
         for file in (path, path + OLD):
             assert b"ENCRYPTED" in Path(file).read_bytes() and Path(file).stat().st_mode & 0o777 == 0o600
         asked: list[str] = []
@@ -269,7 +269,7 @@ def test_another_key_in_place_of_a_protected_one_is_protected_and_asks_for_nothi
         key = KeyFile(path, at_terminal=True, ask=ask)
         key.key_for(room.core, "human")
         assert key.has_passphrase and len(asked) == 1
-        assert key.rotate("open barley").key_for(room.core, "human").added_by == "a key of the room"
+        assert key.rotate("open barley").key_for(room.core, "human").added_by == "signed"
         assert len(asked) == 1, "the old key was open"
         for file in (path, path + OLD):
             assert KeyFile(file, ask=lambda _: "open barley").has_passphrase
@@ -292,6 +292,51 @@ def test_what_was_refused_is_not_announced_and_the_way_out_is_named(tmp_path: Pa
             key.key_for(room.core, "human")
         perform(room.core, replace(OWNER, signer=key), RemovePerson(id=other.id))
         assert key.key_for(room.core, "human").id == mine.id
+
+
+def test_a_key_goes_with_the_person_to_another_name(tmp_path: Path) -> None:
+    path = str(tmp_path / "k")
+
+    def as_now(room: Room) -> Room:
+        return room.acting_as(replace(OWNER, signer=KeyFile(path, at_terminal=True)))
+
+    with postroom.open(tmp_path / "room.db") as room:
+        as_now(room).mailbox("human").send("bob", "one")
+    with postroom.open(tmp_path / "room.db", human="dana", people="erin") as room:
+        with pytest.raises(NotAllowed, match="is the key of human, not of erin"):
+            as_now(room).mailbox("erin").claim()
+        as_now(room).mailbox("dana").send("bob", "two")
+        as_now(room).mailbox("dana").send("bob", "three")
+        assert proven(room).count(True) == 3 and listed(room) == [("dana", "first use", True)]
+        (told,) = room.mailbox("bob").check(kinds=KEY_CHANGED, unread_only=False)
+        assert "human is called dana now" in told.text
+    with postroom.open(tmp_path / "room.db") as room:
+        as_now(room).mailbox("human").claim()
+        assert listed(room) == [("dana", "first use", True)]
+
+
+def test_the_only_key_of_the_caller_is_not_removed(room: Room) -> None:
+    person(room).send("bob", "x")
+    mine = key_id(key_file().public())
+    with pytest.raises(Invalid, match=r"is your only key.*people rotate"):
+        perform(room.core, signing(room).principal, RemovePerson(id=mine))
+    person(room).send("bob", "still here")
+
+
+def test_a_person_elsewhere_needs_the_identity_of_a_room_and_loses_no_key_here(room: Room) -> None:
+    person(room).send("bob", "x")
+
+    def add(**fields: Any) -> None:
+        perform(room.core, signing(room).principal, AddPerson(person="human@far", key=key, **fields))
+
+    key = key_file("far").public()
+    for writes_in in ("", "here", "g" * 32, "a" * 31):
+        with pytest.raises(Invalid, match=r"writes_in.*32 hexadecimal digits"):
+            add(writes_in=writes_in)
+    with pytest.raises(Invalid, match="lost: is for people of this room"):
+        add(writes_in="a" * 32, lost=True)
+    add(writes_in="a" * 32)
+    assert ("human@far", "signed", True) in listed(room)
 
 
 # -- other systems
@@ -317,7 +362,7 @@ def here(factory: RoomFactory) -> Room:
 def trust_person(here: Room, near: Room) -> None:
     """Add the key of the other system's person, who has another key than the one of this room."""
     near_person(near).send("bob", "so that there is a key")
-    add = AddPerson(person="human@near", key=key_file("near").public(), room=room_id(near.core))
+    add = AddPerson(person="human@near", key=key_file("near").public(), writes_in=room_id(near.core))
     perform(here.core, signing(here).principal, add)
 
 

@@ -22,7 +22,6 @@ from ..core.proof import is_person, people_names
 from ..core.verb import perform
 from ..environment import (
     Uninterrupted,
-    agent_session,
     environment,
     own_room,
     project_room,
@@ -376,12 +375,12 @@ class Context:
         name = mailbox_of(check_agent(self.me, "mailbox"), self.settings.human) if self._has_caller else ""
         if not name or not is_person(self.core, name):
             return OWNER
-        from ..core.key_file import KeyFile  # noqa: PLC0415 - for people alone
+        from ..core.key_file import KeyFile, session_mark  # noqa: PLC0415 - for people alone
         from ..hosts.sessions import session_around_us  # noqa: PLC0415 - as above
 
         around = session_around_us() if os.path.isdir(state_folder("sessions")) else None
         at_terminal = any(end is not None and end.isatty() for end in (sys.stdin, sys.stdout, sys.stderr))
-        if not (self.settings.human_key or at_terminal or around or agent_session()):
+        if not (self.settings.human_key or at_terminal or around or session_mark(self.core, name)):
             return OWNER  # a script without a key: it may send, and answers nothing
         key = KeyFile(
             self.settings.human_key,

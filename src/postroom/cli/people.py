@@ -10,6 +10,7 @@ from ..core.key_file import KeyFile
 from ..core.proof import is_person
 from ..errors import NotAllowed
 from ..formats.plain import plain
+from ..model.message import same_name
 from ..model.names import HUMAN, check_agent
 from ..model.names import meant as mailbox_of
 from .answer import Answer
@@ -33,7 +34,7 @@ command(
             "PERSON": "person",
             "ID": "id",
             "SINCE": "added_at",
-            "ADDED BY": "added_by",
+            "HOW": "added_by",
             "STATE": lambda _, key: "removed" if key["removed_at"] else "live",
             "KEY": "key",
         },
@@ -82,7 +83,7 @@ def run_add_person(context: Context) -> Answer:
         by=context.me,
         person=person,
         key=key or signer.public(),
-        room=context.get("writes_in", ""),
+        writes_in=context.get("writes_in", ""),
         lost=context.get("lost", False),
     )
     return _shown(context, made)
@@ -99,9 +100,11 @@ def run_add_person(context: Context) -> Answer:
 def run_remove_person(context: Context) -> Answer:
     _signer(context)
     removed = context.perform(people.RemovePerson, by=context.me, id=context.get("id"))
-    return Answer(
-        context.name, {"person": plain(removed)}, says("The key {person[id]} of {person[person]} is removed.")
-    )
+    known = context.perform(people.ListPeople).people
+    left = [key.id for key in known if key.is_live and same_name(key.person, removed.person)]
+    text = "The key {person[id]} of {person[person]} is removed."
+    text += f" Now these keys prove their word here: {', '.join(left)}." if left else ""
+    return Answer(context.name, {"person": plain(removed)}, says(text))
 
 
 @command(

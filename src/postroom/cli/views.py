@@ -193,9 +193,14 @@ def _part(part: Data) -> list[str]:
 
 
 def _fenced(screen: Screen, data: Data, notice: str = "") -> str:
-    people = {*PEOPLE, fold(screen.human), *screen.people()}
+    people = _people(screen)
     shown = (fenced(message, os.urandom(8).hex(), notice=notice, people=people) for message in data["accepted"])
     return "\n\n".join(shown) + "\n"
+
+
+def _people(screen: Screen) -> set[str]:
+    """Return the folded names of people."""
+    return {*PEOPLE, fold(screen.human), *screen.people()}
 
 
 # -- sending and settling
@@ -214,6 +219,11 @@ def receipt(screen: Screen, data: Data) -> str:
     lines = [f"Sent {data['id']} to {one_line(to)}{later}."]
     lines += [f"No agent named {' or '.join(new)} has been seen here yet. The letter will wait."] if new else []
     lines += [f"Chosen: {', '.join(data['routed'])}."] if data["routed"] else []
+    lines += (
+        ["Unproven: no key signed it."]
+        if not letter["proof"] and fold(letter["sender"]) in _people(screen)
+        else []
+    )
     lines += [_why_it_waits(screen, one) for one in data["carried"] if one["reason"]]
     return "".join(f"{line}\n" for line in lines)
 

@@ -23,7 +23,7 @@ from ..model.record import PERSON
 from ..model.values import passes
 from .authorize import OWNER
 from .core import values_of
-from .people import AddPerson, introduce
+from .people import AddPerson, introduce, is_renamed, take_over
 from .verb import perform
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ class KeyFile:
         """Return the key as this room knows it. The first key of a person is believed, and shown to everyone."""
         check_no_session(core, person, self._inside)
         public = self.public()
-        keys = [key for key in values_of(core, PERSON, PersonKey).values() if same_name(key.person, person)]
+        known = values_of(core, PERSON, PersonKey).values()
+        keys = [key for key in known if any(same_name(name, person) for name in (key.person, *key.formerly))]
         mine = next((key for key in keys if key.key == public), None)
         if mine is not None and mine.is_live:
             return mine
@@ -80,6 +81,9 @@ class KeyFile:
             )
             hint += f"; else move {self.path} away, and postroom people add --lost makes another"
             raise NotAllowed(f"the key in {self.path} was removed from this room", hint=hint)
+        theirs = next((key for key in known if key.key == public and key.is_live), None)
+        if theirs is not None and is_renamed(core, theirs, person):
+            return take_over(core, theirs, person)
         if (followed := self._follow(core, keys)) is not None:
             return followed
         if keys:
@@ -182,12 +186,18 @@ class KeyFile:
             yield self._ask(f"Passphrase of {self.path}: ")
 
 
-def check_no_session(core: Core, person: str, inside: str = "") -> None:
-    """Raise NotAllowed inside an agent's session: there nobody signs for a person."""
-    mark, agent = agent_session(), variable("POSTROOM_AGENT")
+def session_mark(core: Core, person: str) -> str:
+    """Return the variable that shows an agent's session around us; empty where none does."""
+    agent = variable("POSTROOM_AGENT")
     with suppress(Invalid):
         if agent and not same_name(meant(check_agent(agent, "agent"), core.limits.human), person):
-            mark = mark or "POSTROOM_AGENT"
+            return agent_session() or "POSTROOM_AGENT"
+    return agent_session()
+
+
+def check_no_session(core: Core, person: str, inside: str = "") -> None:
+    """Raise NotAllowed inside an agent's session: there nobody signs for a person."""
+    mark = session_mark(core, person)
     if mark or inside:
         where, how = (mark, f"{mark} is not set") if mark else (inside, f"no host of {inside} runs")
         hint = f"{ASK_A_PERSON}; a person types in a terminal where {how}"

@@ -28,15 +28,16 @@ from .verb import Verb, verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from ..store.protocol import Post, Write
     from .authorize import Principal
     from .core import Core
 
-TAKE_BACK = timedelta(days=7)  # for which a key that was called lost may remove the one in its place
-FIRST, SIGNED, LOST = "first use", "a key of the room", "a lost key"
+TAKE_BACK = timedelta(days=7)  # how long a key that was replaced as lost can undo that
+FIRST, SIGNED, LOST = "first use", "signed", "key lost"  # how a key came here
 _PHRASE = "change the keys of people"
+ROOM_DIGITS = frozenset("0123456789abcdef")
+ROOM_RULE = "32 hexadecimal digits, which postroom people --json prints there as `room`"
 
 
 class People(Struct):
@@ -77,39 +78,48 @@ class AddPerson(_Changing, kw_only=True):
 
     person: Annotated[str, "the mailbox, or agent@system"]
     key: Annotated[str, "the public key: ed25519:…"]
-    room: Annotated[str, "of a person at another system: the identity of the room in which they write"] = ""
+    writes_in: Annotated[str, "of a person at another system: the identity of the room in which they write"] = ""
     replaces: Annotated[str, "the id of the key that it replaces"] = ""
     lost: Annotated[bool, "the key of the person is lost"] = False
 
     def run(self, core: Core, principal: Principal) -> PersonKey:
         person, id = meant(check_party(self.person, "person"), core.limits.human), key_id(self.key)
         is_far = AT in person
-        if is_far != bool(self.room):
-            raise Invalid("is for people at other systems, and for them it is needed", field="room")
+        if is_far != bool(self.writes_in):
+            raise Invalid(
+                "is for people at other systems, and for them it is needed", field="writes_in", hint=ROOM_RULE
+            )
         if not is_far and not is_person(core, person):
             raise Invalid(
                 f"{person!r} is no person here", field="person", hint="the setting people names further ones"
             )
-        if not self.lost or is_far:
+        if is_far and self.lost:
+            hint = "postroom people remove ID, then add the new key"
+            raise Invalid("is for people of this room", field="lost", hint=hint)
+        if is_far and not (len(self.writes_in) == 32 and ROOM_DIGITS.issuperset(self.writes_in)):
+            raise Invalid("is not the identity of a room", field="writes_in", hint=ROOM_RULE)
+        if not self.lost:
             self.check(core, principal)
         now = core.now().wall
         why = LOST if self.lost else SIGNED
-        new = PersonKey(id=id, person=person, key=self.key, added_at=now, added_by=why, room=self.room)
+        new = PersonKey(id=id, person=person, key=self.key, added_at=now, added_by=why, room=self.writes_in)
 
         def plan() -> tuple[Sequence[Write], PersonKey]:
-            if find_record(core, PERSON, id) is not None:
+            known = values_of(core, PERSON, PersonKey)
+            if id in known:
                 raise Invalid(
                     "is in the list already, and cannot be added twice", field="key", hint="make another"
                 )
-            theirs = [key for key in values_of(core, PERSON, PersonKey).values() if same_name(key.person, person)]
-            gone = [key for key in theirs if key.is_live and (self.lost or key.id == self.replaces)]
-            words = f"{person} has the new key {id}, added {'for' if self.lost else 'by'} {why}."
+            theirs = [key for key in known.values() if key.is_live and same_name(key.person, person)]
+            gone = [key for key in theirs if self.lost or key.id == self.replaces]
+            how = "added for a lost key" if self.lost else "signed by a key of the room"
+            words = f"{person} has the new key {id}, {how}."
             if gone:
                 words += f" It replaces {', '.join(key.id for key in gone)}."
             if self.lost:
                 words += " Nobody proved that: ask the person by another way before you rely on it."
                 words += f" If the former key is not lost: postroom people remove {id}, with that key."
-            writes = [*_added(core, new), *(_removal(core, key, now) for key in gone)]
+            writes = [*_added(core, new), *(_changed(core, replace(key, removed_at=now)) for key in gone)]
             return [*writes, *_notices(core, person, words)], new
 
         return commit(core, plan)
@@ -125,32 +135,55 @@ class RemovePerson(_Changing, kw_only=True):
     id: Annotated[str, "the id of the key"]
 
     def run(self, core: Core, principal: Principal) -> PersonKey:
-        formers = self._formers(core)
+        id = check_id(self.id, "id")
+        formers = _formers(core, id)
         if not (principal.signer and principal.signer.is_one_of(core, formers)):
             formers = []
             self.check(core, principal)
 
         def plan() -> tuple[Sequence[Write], PersonKey]:
-            key = values_of(core, PERSON, PersonKey).get(check_id(self.id, "id"))
+            known = values_of(core, PERSON, PersonKey)
+            key = known.get(id)
             if key is None or not key.is_live:
-                raise Missing(f"there is no key {self.id!r}", field="id", hint="postroom people lists them")
-            words = f"The key {key.id} of {key.person} proves nothing any more."
+                raise Missing(f"there is no key {id!r}", field="id", hint="postroom people lists them")
+            is_own = same_name(key.person, meant(self.by, core.limits.human))
+            theirs = [one for one in known.values() if one.is_live and same_name(one.person, key.person)]
+            if is_own and theirs == [key] and not formers:
+                hint = "postroom people rotate makes another; if it is lost: postroom people add --lost"
+                raise Invalid("is your only key: without one you can answer nothing here", field="id", hint=hint)
+            words = f"The key {id} of {key.person} proves nothing any more."
             if formers:
                 words += " It was added as if the key before it were lost, which counts again:"
-                words += f" {', '.join(one.id for one in formers)}. Do not rely on what {key.id} signed."
-            again = [_changed(core, one, removed_at=None) for one in formers]
-            return [_removal(core, key), *again, *_notices(core, key.person, words)], key
+                words += f" {', '.join(one.id for one in formers)}. Do not rely on what {id} signed."
+            changed = [
+                replace(key, removed_at=core.now().wall),
+                *(replace(one, removed_at=None) for one in formers),
+            ]
+            return [*(_changed(core, one) for one in changed), *_notices(core, key.person, words)], key
 
         return commit(core, plan)
 
-    def _formers(self, core: Core) -> list[PersonKey]:
-        """Return the keys that this one replaced as lost in the last days: they are not lost if they sign."""
-        keys = values_of(core, PERSON, PersonKey)
-        key = keys.get(check_id(self.id, "id"))
-        if key is None or key.added_by != LOST or core.now().wall - key.added_at > TAKE_BACK:
-            return []
-        theirs = [one for one in keys.values() if same_name(one.person, key.person)]
-        return [one for one in theirs if one.removed_at == key.added_at]
+
+def _formers(core: Core, id: str) -> list[PersonKey]:
+    """Return the keys that the key `id` replaced as lost in the last days: one that still signs was not lost."""
+    keys = values_of(core, PERSON, PersonKey)
+    key = keys.get(id)
+    if key is None or key.added_by != LOST or core.now().wall - key.added_at > TAKE_BACK:
+        return []
+    return [one for one in keys.values() if one.removed_at == key.added_at and same_name(one.person, key.person)]
+
+
+def is_renamed(core: Core, key: PersonKey, person: str) -> bool:
+    """Return whether a key's person has this new name: by the setting `human`, and no setting has the old one."""
+    is_human = same_name(person, core.limits.human) and AT not in key.person
+    return is_human and not any(same_name(key.person, name) for name in people_of(core.limits))
+
+
+def take_over(core: Core, key: PersonKey, person: str) -> PersonKey:
+    """Let a key sign for the new name of its person; what it signed under the former one stays proven."""
+    new = replace(key, person=person, formerly=(*key.formerly, key.person))
+    words = f"{key.person} is called {person} now, and has the same key {key.id}."
+    return commit(core, lambda: ([_changed(core, new), *_notices(core, person, words)], new))
 
 
 def introduce(core: Core, person: str, key: str) -> PersonKey:
@@ -175,12 +208,8 @@ def _added(core: Core, new: PersonKey) -> list[Write]:
     return [*named, put_record(PERSON, new.id, new, None)]
 
 
-def _removal(core: Core, key: PersonKey, at: datetime | None = None) -> Write:
-    return _changed(core, key, removed_at=at or core.now().wall)
-
-
-def _changed(core: Core, key: PersonKey, *, removed_at: datetime | None) -> Write:
-    return put_record(PERSON, key.id, replace(key, removed_at=removed_at), find_record(core, PERSON, key.id))
+def _changed(core: Core, key: PersonKey) -> Write:
+    return put_record(PERSON, key.id, key, find_record(core, PERSON, key.id))
 
 
 def _notices(core: Core, person: str, words: str) -> list[Post]:

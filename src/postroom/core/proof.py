@@ -18,7 +18,7 @@ from ..errors import NotAllowed
 from ..model.codec import convert
 from ..model.message import Proof, same_name
 from ..model.names import PEOPLE, fold, meant
-from ..model.record import EVERYONE, IDENTITY, NONCES, PERSON
+from ..model.record import EVERYONE, IDENTITY, NONCES, PERSON, names_of_key
 from ..policy.limits import people_of
 from ..store.protocol import spelt
 from .core import change_record, find_value, values_of
@@ -57,14 +57,6 @@ def room_id(core: Core) -> str:
     return find_value(core, IDENTITY, EVERYONE, str) or ""
 
 
-def live_keys(core: Core, person: str) -> list[PersonKey]:
-    """Return the keys by which the room knows this person now."""
-    from ..model.person import PersonKey  # noqa: PLC0415 - only for people
-
-    keys = values_of(core, PERSON, PersonKey).values()
-    return [key for key in keys if key.is_live and same_name(key.person, person)]
-
-
 def is_person(core: Core, name: str) -> bool:
     """Return whether a mailbox is a person's: by the settings, or because the room holds a key of theirs.
 
@@ -78,7 +70,7 @@ def people_names(core: Core) -> frozenset[str]:
     """Return the folded names of the mailboxes of people, as they were a second ago or later."""
     known, now = core.with_keys, monotonic()
     if now >= known.look_at:
-        keys = [record.value["person"] for record in core.store.records(PERSON)]
+        keys = [name for record in core.store.records(PERSON) for name in names_of_key(record.value)]
         known.names = frozenset(map(fold, (*PEOPLE, *people_of(core.limits), *keys)))
         known.look_at = now + LOOK_EVERY
     return known.names
@@ -142,15 +134,6 @@ def sign_letter(core: Core, principal: Principal, message: Message) -> Message:
 
 def _is_proven(principal: Principal, mailbox: str) -> bool:
     return principal.proven is not None and same_name(principal.proven[0], mailbox)
-
-
-def checked_letter(core: Core, message: Message) -> Message:
-    """Return a letter that came from outside with its proof, or without one that does not prove it."""
-    if message.proof is None:
-        return message
-    from ..model.person import with_proof  # noqa: PLC0415 - only for people
-
-    return with_proof(message, room_id(core), core.store.records(PERSON))
 
 
 # -- requests over a wire

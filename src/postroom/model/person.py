@@ -38,9 +38,10 @@ class PersonKey(Brief, frozen=True, kw_only=True):
     person: str  # the mailbox, or agent@system for a person at another system
     key: str
     added_at: datetime
-    added_by: str  # first use, a key of the room, or a lost key: how it came here
+    added_by: str  # how it came here: first use, signed, key lost
     room: str = ""  # of a person at another system: the room in which they write
     removed_at: datetime | None = None
+    formerly: tuple[str, ...] = ()  # former names of the person, whose letters it signed
 
     @property
     def is_live(self) -> bool:
@@ -99,7 +100,7 @@ def signed_letter(message: Message, room: str) -> bytes:
 
 
 def with_proof(message: Message, room: str, keys: Sequence[Record], person: str = "") -> Message:
-    """Return a letter with its proof, or without one that does not prove it: no key of its sender signed this.
+    """Remove the proof of a letter unless a key of its sender signed it.
 
     `person` is what its sender is called here, where that is another name.
     """
@@ -110,7 +111,8 @@ def with_proof(message: Message, room: str, keys: Sequence[Record], person: str 
     if held is not None and proof.over == "letter":
         key, content = convert(held, PersonKey), signed_letter(message, room)
         is_good = key.removed_at is None or message.created_at < key.removed_at
-        is_theirs = same_name(key.person, person or message.sender)
+        names = (key.person, *key.formerly)
+        is_theirs = any(same_name(name, person or message.sender) for name in names)
         if is_good and is_theirs and is_signed(key.key, proof.signature, content):
             return message
     return replace(message, proof=None)

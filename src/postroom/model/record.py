@@ -114,3 +114,8 @@ class Cursor(Brief, frozen=True):
             raise Invalid(f"{text!a} is not a cursor", field="cursor", hint="use a cursor that this room returned")
         mailbox = check_agent(pieces[3] + slash + tail, "cursor") if len(pieces) == 4 else ""
         return cls(pieces[0], pieces[1], int(pieces[2]), mailbox)
+
+
+def names_of_key(value: dict[str, Any]) -> tuple[str, ...]:
+    """Return the names of the person in the value of a record of kind `PERSON`: today's, and former ones."""
+    return value["person"], *value.get("formerly", ())

@@ -16,7 +16,7 @@ from ...errors import StoreFailing, UnknownMessage, Unreadable
 from ...model.codec import to_plain
 from ...model.message import is_broadcast, same_name
 from ...model.names import PEOPLE, check_party, fold
-from ...model.record import EVERYONE, IDENTITY, PERSON, Record
+from ...model.record import EVERYONE, IDENTITY, PERSON, Record, names_of_key
 from ..sqlite import rows
 from ..sqlite.connection import Connection
 from ..sqlite.wal import REPLACED
@@ -191,7 +191,11 @@ class FileConnection(Connection):
 
     def people(self) -> frozenset[str]:
         """Return the folded names of people, for whom other programs settle nothing (G12)."""
-        return PEOPLE | self._people | {fold(record.value["person"]) for record in self.records(PERSON)}
+        return (
+            PEOPLE
+            | self._people
+            | {fold(name) for record in self.records(PERSON) for name in names_of_key(record.value)}
+        )
 
     def number_of(self, id: str) -> int | None:
         number: int | None = self.database.execute("SELECT number FROM letters WHERE id = ?", (id,)).get
