@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from postroom import Escalation, Invalid, Missing, NotAllowed, Priority, Room, UnknownMessage
+from postroom.core import escalation
 from postroom.policy.routing import REASONS, after_climb, rungs_above, urgency
 from tests.people import person
 from tests.rooms import FakeClock, RoomFactory, addresses, spoken, texts
@@ -228,6 +229,42 @@ def test_an_answer_comes_back_down_all_rungs(room: Room, clock: FakeClock) -> No
     one = only(room.escalations(open_only=False))
     assert (one.status, one.closed_by) == ("answered", "human")
     assert climb(room, clock) == 0
+
+
+def two_questions(room: Room) -> tuple[str, list[str]]:
+    """The first of two questions in one thread is answered: its id, and the subjects of those still open."""
+    ann, human = room.mailbox("ann"), person(room)
+    chat = ann.send("human", "About the index")
+    first, _ = (
+        ann.escalate(f"May I {what}?", reason="approval", subject=what, in_reply_to=chat.id, ladder=["human"])
+        for what in ("run the tests", "drop the database")
+    )
+    human.reply(first.id, "approved")
+    room.sweep()
+    return first.id, [one.subject for one in ann.escalations()]
+
+
+def test_an_answer_settles_only_the_question_that_it_answers(room: Room) -> None:
+    first, still_open = two_questions(room)
+    assert still_open == ["Escalation: drop the database"]
+    ann = room.mailbox("ann")
+    below = ann.escalate("And this?", reason="approval", subject="below", in_reply_to=first, ladder=["human"])
+    person(room).reply(below.id, "yes")
+    assert [one.subject for one in ann.escalations()] == still_open
+
+
+def test_an_answer_to_a_letter_about_the_question_answers_it_too(room: Room) -> None:
+    sent = room.mailbox("ann").escalate("May I?", reason="approval", ladder=["human"])
+    more = room.mailbox("ann").send("human", "It is the old one.", in_reply_to=sent.id)
+    person(room).reply(more.id, "then yes")
+    assert room.escalations() == []
+
+
+def test_the_test_of_two_questions_finds_one_that_is_answered_by_its_thread(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(escalation, "_leads_to", lambda *_: True)
+    assert two_questions(room)[1] == []
 
 
 def test_a_late_answer_from_below_still_counts(room: Room, clock: FakeClock) -> None:

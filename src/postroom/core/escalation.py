@@ -41,7 +41,7 @@ from .validation import as_list, check_limit
 from .verb import MailboxVerb, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from ..model.message import Message, Part
@@ -165,8 +165,8 @@ def close(core: Core, closed: Escalation) -> list[Write]:
 def current(core: Core, one: Escalation) -> Escalation:
     """Return the escalation with the status that its letters show.
 
-    It is answered if an agent it reached wrote to the asker since, and resolved if its letter was unsent or
-    deleted.
+    It is answered if an agent that it reached replied to the asker, and resolved if its letter was unsent or
+    deleted. Other letters of the same thread may answer another question.
     """
     if one.status != "open":
         return one
@@ -177,14 +177,39 @@ def current(core: Core, one: Escalation) -> Escalation:
     asker = names_of(core, one.asker)
     # Everyone that it reached, not only the present rung: an agent below may still answer.
     for name in one.reached:
-        query = LetterQuery(replies_in=one.thread, sender=spelt(core.store, name), after=first.number)
-        for letter in core.store.letters(query):
-            if is_unproven(core, letter.message):
-                continue  # whoever wrote it: only the person answers for the person (G12)
-            is_to_asker = any(recipient.address in asker for recipient in letter.message.recipients)
-            if is_to_asker and not _is_unsent(core, letter.message.id):
-                return replace(one, status="answered", closed_at=letter.message.created_at, closed_by=name)
+        for letter in _replies(core, one, name, after=first.number):
+            is_to_asker = any(recipient.address in asker for recipient in letter.recipients)
+            if is_to_asker and not _is_unsent(core, letter.id):
+                return replace(one, status="answered", closed_at=letter.created_at, closed_by=name)
     return one
+
+
+def _replies(core: Core, one: Escalation, name: str, *, after: int = 0) -> Iterator[Message]:
+    """Yield what an agent wrote in reply to this question, or to a letter about it."""
+    elsewhere: set[str] = set()
+    query = LetterQuery(replies_in=one.thread, sender=spelt(core.store, name), after=after)
+    for letter in core.store.letters(query):
+        # Whoever wrote it unproven: only the person answers for the person (G12).
+        if not is_unproven(core, letter.message) and _leads_to(core, letter.message, one, elsewhere):
+            yield letter.message
+
+
+def _leads_to(core: Core, letter: Message, one: Escalation, elsewhere: set[str]) -> bool:
+    """Return whether the chain of replies above a letter reaches this question, and no other one before.
+
+    `elsewhere` collects the ids of chains that do not, so that a long thread is walked once.
+    """
+    passed: set[str] = set()
+    above = letter.in_reply_to
+    while above is not None and above not in one.letters:
+        found = core.store.get([above]).get(above)
+        # Other programs may write a chain that is a circle.
+        if found is None or found.message.kind == ESCALATION or above in passed | elsewhere:
+            elsewhere |= passed
+            return False
+        passed.add(above)
+        above = found.message.in_reply_to
+    return above is not None
 
 
 def check_ladder(core: Core, ladder: Any) -> list[str]:
@@ -413,6 +438,5 @@ def _above(closed: Escalation) -> Sequence[str]:
 def _has_the_answer(core: Core, closed: Escalation, mailbox: str) -> bool:
     if closed.status != "answered" or closed.closed_by is None:
         return False
-    sender = spelt(core.store, closed.closed_by)
-    answers = [x.message for x in core.store.letters(LetterQuery(replies_in=closed.thread, sender=sender))]
+    answers = _replies(core, closed, closed.closed_by)
     return any(same_name(recipient.address, mailbox) for answer in answers for recipient in answer.recipients)
