@@ -32,7 +32,10 @@ from postroom.model.person import key_id
 from postroom.model.query import LetterQuery, Query
 from postroom.model.record import GUARD, Record
 from postroom.nanobot import MailboxManager as NanobotManager
+from postroom.store.files import transaction
 from postroom.store.files.connection import FileConnection
+from postroom.store.files.reconcile import Reconciler
+from postroom.store.files.store import FileStore
 from postroom.store.protocol import Introduce, Move, Put
 from postroom.swarm import MailboxManager as SwarmManager
 from tests.people import key_file, person, signing
@@ -107,6 +110,84 @@ def test_a_folder_without_the_guard_is_found(tmp_path: Path, layout: str, monkey
         for path in letters_in(tmp_path, layout, "human", "user"):
             moved_on(path, layout)
         assert room.mailbox("human").waiting() == []
+
+
+def copied(path: Path, layout: str) -> None:
+    """Leave the letter, and put a copy of it where the design's own program puts what is done."""
+    raw = path.read_bytes()
+    moved_on(path, layout)
+    path.write_bytes(raw)
+
+
+def cut_off(room: Room) -> None:
+    """Leave the warning that a process leaves which is killed in a commit."""
+    assert isinstance(room.core.store, FileStore)
+    room.core.store.connection().lock.mark_sync_failed()
+
+
+def after_a_faked_crash(tmp_path: Path, layout: str, act: Callable[[Path, str], None]) -> list[str]:
+    """What waits for the person after their letter was moved between a crash and the next start."""
+    with in_folder(tmp_path, layout) as room:
+        room.mailbox("coder").send("human", "Look.")
+        cut_off(room)
+    for path in letters_in(tmp_path, layout, "human", "user"):
+        act(path, layout)
+    with in_folder(tmp_path, layout) as room:
+        assert [one.what for one in room.mailbox("human").waiting()] in (["letter"], [])
+        return texts(room.mailbox("human").check(peek=True))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("act", [moved_on, deleted, claimed, copied])
+def test_a_faked_crash_settles_nothing_for_a_person(
+    tmp_path: Path, layout: str, act: Callable[[Path, str], None]
+) -> None:
+    assert after_a_faked_crash(tmp_path, layout, act) == ["Look."]
+    assert letters_in(tmp_path, layout, "human", "user"), "its file is there again"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_faked_crash_finds_a_recovery_that_believes_every_file(
+    tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guards = Reconciler._waits_for_person
+
+    def but_after_a_crash(self: Reconciler, *file: Any) -> bool:
+        return not self._after_crash and guards(self, *file)
+
+    monkeypatch.setattr(Reconciler, "_waits_for_person", but_after_a_crash)
+    assert after_a_faked_crash(tmp_path, layout, moved_on) == []
+
+
+def settled_in_a_newer_index(tmp_path: Path, layout: str) -> list[str]:
+    """What waits for the person who settled it, where a power cut took the newest part of the index."""
+    own, older = tmp_path / layout / ".postroom", tmp_path / "older"
+    with in_folder(tmp_path, layout) as room:
+        room.mailbox("coder").send("human", "Look.")
+        person(room).check()
+    shutil.copytree(own, older)
+    with in_folder(tmp_path, layout) as room:
+        person(room).check(unread_only=False)[0].ack()
+    shutil.copy(own / "journal", older / "journal")
+    shutil.rmtree(own)
+    older.rename(own)
+    with in_folder(tmp_path, layout) as room:
+        cut_off(room)
+    with in_folder(tmp_path, layout) as room:
+        return [found.delivery.state.value for found in room.core.store.find(Query(mailbox="human"))]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_the_person_settled_stays_so_where_the_index_is_older(tmp_path: Path, layout: str) -> None:
+    assert settled_in_a_newer_index(tmp_path, layout) == ["done"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_older_index_finds_a_step_of_the_person_without_its_line_in_the_journal(
+    tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction, "OPEN", ())
+    assert settled_in_a_newer_index(tmp_path, layout) == ["unread"]
 
 
 def test_a_person_whom_a_setting_or_a_key_names_is_guarded_like_the_human(tmp_path: Path) -> None:

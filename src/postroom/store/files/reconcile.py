@@ -20,8 +20,8 @@ programs may add fields.
 | in a folder that cannot be read | anything | nothing: it is neither new nor gone |
 | moved, changed or gone | an open delivery of a person | it is set aside, and the letter is written again (G12) |
 
-Only a person settles what waits for that person. After a boot or a crash the files count there, too: the index may
-be older than they are.
+Only a person settles what waits for that person. After a boot or a crash the index may be older than such a file:
+then the file counts where the journal holds the step that wrote it, for a crash of a room is easily faked.
 
 Whatever is wrong with one file, `_parse_all` (reading) and `_admit` (indexing) set only that file aside, and all
 other mail goes on (G2).
@@ -224,8 +224,9 @@ class TaskImporter:
 class Reconciler:
     """One reconciliation of some folders with the index."""
 
-    def __init__(self, conn: FileConnection, *, after_crash: bool) -> None:
+    def __init__(self, conn: FileConnection, *, after_crash: bool, journaled: frozenset[tuple[str, str]]) -> None:
         self._conn = conn
+        self._journaled = journaled
         self._layout, self._tree, self._ledger = conn.tree.layout, conn.tree, conn.ledger
         self._writing = WriteTransaction(conn.database, conn.names)
         self._after_crash = after_crash
@@ -434,7 +435,7 @@ class Reconciler:
             gone[kept] = was
         delivery = self._delivery(number, mailbox)
         is_moved = delivery is not None and parsed.state.state is not self._layout.visible_state(delivery)
-        if kept is not None and is_moved and self._waits_for_person(delivery):
+        if kept is not None and is_moved and self._waits_for_person(delivery, file.folder, file.name):
             self._set_aside(_finished(file), NOT_THEIRS)
             return
         self._update_state(number, mailbox, parsed)
@@ -451,7 +452,8 @@ class Reconciler:
 
         After a crash in the middle of a move the later state counts; otherwise another program made a copy.
         """
-        if self._after_crash and file.name == name:
+        is_persons = self._waits_for_person(self._delivery(number, mailbox), file.folder, name)
+        if self._after_crash and file.name == name and not is_persons:
             earlier, later = sorted((folder, file.folder), key=self._rank)
             # Recovery has synced both folders before, so removing the earlier copy loses nothing.
             os.unlink(f"{self._tree.path(earlier)}/{name}")
@@ -567,7 +569,7 @@ class Reconciler:
         if self._ledger.file_at(folder, name) != held:
             return
         delivery = self._delivery(held.number, held.mailbox)
-        if self._waits_for_person(delivery):
+        if self._waits_for_person(delivery, folder, name):
             self._quarantine.write_again(ChangedFile(folder, name, held.stamp), held)
             return
         self._ledger.drop_file(held.number, held.mailbox)
@@ -587,9 +589,10 @@ class Reconciler:
         else:
             self._writing.delete_delivery(held.number, held.mailbox)
 
-    def _waits_for_person(self, delivery: Delivery | None) -> bool:
-        """Return whether a letter waits for a person, for whom no other program settles anything."""
-        is_open = delivery is not None and delivery.state in OPEN and not self._after_crash
+    def _waits_for_person(self, delivery: Delivery | None, folder: str, name: str) -> bool:
+        """Return whether the letter in this file waits for a person: then no other program settles it."""
+        is_ours = self._after_crash and (folder, name) in self._journaled
+        is_open = delivery is not None and delivery.state in OPEN and not is_ours
         return is_open and delivery is not None and fold(delivery.mailbox) in self._people
 
     # -- the index
@@ -606,11 +609,18 @@ class Reconciler:
 
 
 def reconcile(
-    conn: FileConnection, changes: FileChanges, *, after_crash: bool = False
+    conn: FileConnection,
+    changes: FileChanges,
+    *,
+    after_crash: bool = False,
+    journaled: frozenset[tuple[str, str]] = frozenset(),
 ) -> tuple[set[str], FileChanges]:
-    """Take in changed files; return the mailboxes to notify, and the changes to look at again later."""
+    """Take in changed files; return the mailboxes to notify, and the changes to look at again later.
+
+    `journaled` holds folder and name of the files whose last change is in the journal and not in the index.
+    """
     with _without_collecting(), conn.database:  # a savepoint if a transaction is open already
-        found = Reconciler(conn, after_crash=after_crash).run(changes)
+        found = Reconciler(conn, after_crash=after_crash, journaled=journaled).run(changes)
     return found  # noqa: RET504 - mypy believes that a transaction may swallow errors
 
 

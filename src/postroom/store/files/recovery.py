@@ -55,7 +55,8 @@ def recover(conn: FileConnection) -> None:
     _finish(conn, entries)
     with conn.database:
         known = conn.ledger.last_line()
-        _remember(conn, [entry for entry in entries if number_of(entry) > known])
+        later = [entry for entry in entries if number_of(entry) > known]
+        _remember(conn, later)
         # A folder's time may be of before the crash while its content is not: read them all.
         conn.ledger.clear_folder_times()
         if conn.registry is not None:
@@ -63,8 +64,10 @@ def recover(conn: FileConnection) -> None:
         folders = dict.fromkeys([*conn.tree.folders(), *conn.ledger.used_folders()])
         for folder in folders:
             _tidy(conn.tree.path(folder))
-        _, later = reconcile(conn, folders, after_crash=True)
-    conn.watcher.put_back(later)
+        steps = [step for entry in later for step in entry.get("steps", ()) if "name" in step]
+        places = [(step[at], step["name"]) for step in steps for at in ("folder", "former") if at in step]
+        _, retry = reconcile(conn, folders, after_crash=True, journaled=frozenset(places))
+    conn.watcher.put_back(retry)
 
 
 def _tidy(path: str) -> None:

@@ -3,7 +3,8 @@
 A `FileTransaction` is called by the commit of `store.sqlite` inside the transaction that changes the index, and
 once more after the writer lock is released. A commit of a single step needs no journal, because a rename is
 atomic. A commit of several steps, or one that writes records (which no layout has a file for), is first written to
-the journal as one line, so that all of it happens or none.
+the journal as one line, so that all of it happens or none; and so is one that settles mail of a person, so that
+recovery can tell it from what other programs did (G12).
 
 Each step can be repeated after a crash and undone after a failure. A step that fails leaves nothing behind. A step
 names the folders that must be synced after it; `FileTransaction` syncs them.
@@ -22,7 +23,8 @@ from msgspec import Struct
 
 from ...errors import Invalid, StaleRevision, StoreFailing, Unreadable
 from ...model.codec import to_plain
-from ...model.delivery import State
+from ...model.delivery import OPEN, State
+from ...model.names import fold
 from ...model.values import read_json
 from ..protocol import Forget, Introduce, Move, Post, Put, Rename, must_last
 from ..sqlite.rows import micros
@@ -208,6 +210,7 @@ class FileTransaction:
         self._entries: list[dict[str, Any]] = []
         self._done: list[Step] = []
         self._unsynced: dict[str, bool] = {}  # folders, and whether a file was added to them
+        self._settles_for_person = False
         self._journal_size: int | None = None  # the length of the journal before this commit's line
         self._forgotten: list[int] = []  # numbers of letters that this commit deletes from the index
         self._other_writes: list[Write] = []  # all but Post and Move; they may concern the registry
@@ -293,13 +296,13 @@ class FileTransaction:
     def _perform(self) -> None:
         """Do the planned steps, with a journal line first unless a single step is all."""
         # One rename is atomic by itself: no journal line, one sync less.
-        if len(self._steps) == 1 and not self._entries:
+        if len(self._steps) == 1 and not self._entries and not self._settles_for_person:
             self._perform_step(*self._steps[0])
             return
         # A claim or a read stamp need not survive a power cut, so it needs no journal line either.
         lasting = [step for step, _, must in self._steps if must]
         # Synced before the first step, so that recovery can complete the rest (G2).
-        if self._entries or len(lasting) > 1:
+        if self._entries or len(lasting) > 1 or self._settles_for_person:
             self._write_journal_line(lasting)
         # A removal cannot be undone, so it comes last.
         for each in sorted(self._steps, key=lambda each: isinstance(each[0], RemoveFile)):
@@ -427,6 +430,8 @@ class FileTransaction:
     def _move(self, move: Move) -> None:
         """Plan the step that brings the file of a delivery to its new state."""
         number, name, after = move.before.number, move.before.mailbox, move.after
+        if move.before.state in OPEN and must_last(move) and fold(name) in self._conn.people():
+            self._settles_for_person = True
         mailbox, owner = self._conn.mailbox(name)
         kept = self._ledger.path_of(number, mailbox)
         if after.mailbox != name:
