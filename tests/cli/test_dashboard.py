@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import postroom
+from postroom.core.key_file import make_key
+from postroom.server import client
+from postroom.server.client import is_same_user
+from tests.cli.shell import Shell
+from tests.cli.terminal import Terminal
 from tests.daemons import PATIENCE, until
+from tests.rooms import texts
 from tests.server.http.running import Daemon, daemon
-from tests.server.http.visiting import enter, lending, token_of
+from tests.server.http.visiting import enter, lending, tab, token_of
 
 pytestmark = pytest.mark.daemon
 
@@ -81,3 +92,61 @@ def test_a_browser_is_opened_where_a_person_can_see_it(
         assert link == until(lambda: opened.exists() and opened.read_text(encoding="utf-8").strip())
     else:
         assert not opened.exists()
+
+
+# -- what the post room asks of the key
+
+
+def acts_in_terminal(folder: Path, *words: str, types: tuple[str, ...]) -> tuple[list[str], str]:
+    """Send from the page as a person whose key has a passphrase: the letters that arrived, and the terminal."""
+    with daemon(folder) as served:
+        key = folder / "protected.key"
+        make_key(str(key), "secret")
+        shell = Shell(served.folder)
+        shell.environment = served.environment
+        line = ("dashboard", "--print", "--room", str(served.room), *words)
+        terminal = Terminal(shell, *line, columns=200, POSTROOM_HUMAN_KEY=str(key))
+        terminal.read_until("Passphrase")
+        terminal.type("secret\n")
+        terminal.read_until("until you press Ctrl-C")
+        code = terminal.shown.decode().partition("#code=")[2].split()[0]
+        with tab(served, enter(served, code).json["token"]) as page, ThreadPoolExecutor() as beside:
+            for number, answer in enumerate(types or ("",)):
+                params = {"to": "coder", "body": f"letter {number}"}
+                asked = beside.submit(page.ask, "visit/act", verb="send", params=params)
+                terminal.read_until(f"letter {number}")
+                if answer:
+                    terminal.read_until("Do it? [y/N]" if number == 0 else f"letter {number}")
+                    terminal.type(answer)
+                asked.result(PATIENCE)
+        terminal.interrupt()
+        with postroom.open(served.room) as room:
+            return texts(room.mailbox("coder").check()), terminal.finish()[1]
+
+
+def test_a_key_with_a_passphrase_is_asked_for_each_act_in_the_terminal(tmp_path: Path) -> None:
+    arrived, shown = acts_in_terminal(tmp_path, types=("n\n", "\n", "y\n"))
+    assert ["letter 2"] == arrived
+    assert shown.count("Do it? [y/N]") == 3 and "it was not confirmed" in shown
+
+
+def test_with_yes_each_act_is_shown_and_done(tmp_path: Path) -> None:
+    arrived, shown = acts_in_terminal(tmp_path, "--yes", types=())
+    assert (["letter 0"], False) == (arrived, "Do it?" in shown)
+    assert "send: to coder, body letter 0" in shown
+
+
+def test_the_other_end_of_a_socket_is_of_the_same_user_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with ours, theirs:
+        assert is_same_user(ours)
+        monkeypatch.setattr(client, "_CREDENTIALS", OtherUser("iII"))
+        assert not is_same_user(ours)
+
+
+class OtherUser(struct.Struct):
+    """The credentials of a socket's other end, as of a user who is neither this one nor root."""
+
+    def unpack(self, raw: Any, /) -> tuple[Any, ...]:
+        pid, user, group = super().unpack(raw)
+        return pid, user + 54321, group

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..app.app import served_at
+from ..core.key_file import KeyFile
 from ..core.presentation import one_line
 from ..core.proof import sign_request
 from ..core.verb import PROOF, from_params, parameters, perform
@@ -23,7 +24,7 @@ from ..formats.errors import rpc_error
 from ..formats.plain import plain_result
 from ..model.codec import encode
 from ..model.names import HUMAN
-from ..server.client import SocketClient, result_of
+from ..server.client import SocketClient, is_same_user, result_of
 from ..server.protocol import own_verb
 from .answer import Answer
 from .command import Option, command
@@ -45,10 +46,12 @@ OF_OPERATORS = frozenset({"revive", "revive_all", "purge_dead", "doctor"})
     Option("--print", name="prints", help="print the link, and open no browser", kind="flag"),
     Option("--look", name="looks", help="the page may only look, and this command returns at once", kind="flag"),
     Option("--operator", help="let the page also revive and delete dead letters, and run the doctor", kind="flag"),
+    Option("--yes", name="unasked", help="a key with a passphrase: do not ask here before each act", kind="flag"),
     Option("--lock", help="end all open pages, whoever opened them", kind="flag"),
     about="Asks the running post room (postroom serve) for a link that is good once, for a minute, and opens it in your"
     " browser; it prints the link too. While this command runs, what you do in the page is done here, with your key:"
-    " answers, approvals, tasks and letters in your name. When it ends, the page may only look. You act as --as, else"
+    " answers, approvals, tasks and letters in your name. Each is shown here, and with a key that has a passphrase asked for,"
+    " unless --yes. When it ends, the page may only look. You act as --as, else"
     " POSTROOM_AGENT, else the human (the setting human). Over ssh, forward the port: ssh -L 4650:127.0.0.1:4650 HOST.",
     examples=(
         ("postroom dashboard", "what waits for you, and the whole room, in a browser"),
@@ -110,16 +113,20 @@ class _Lending:
     """One connection to the post room, over which a page has this process act."""
 
     def __init__(self, context: Context, path: str) -> None:
+        introduce(context.mailbox)
         self._context = context
         self._mailbox = context.mailbox.name
         self._verbs = LENT | (OF_OPERATORS if context.get("operator") else frozenset())
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(path)
+        if not is_same_user(self._socket):
+            raise NotAllowed("another user of this machine serves this post room", field="room")
+        signer = context.principal.signer
+        self._asks = isinstance(signer, KeyFile) and signer.is_protected and not context.get("unasked")
         self._lines = self._socket.makefile("rb")
 
     def run(self, params: dict[str, Any]) -> Iterator[Answer]:
         """Open a visit, and carry out what it asks for until the post room closes."""
-        introduce(self._context.mailbox)
         with self._socket, self._lines:
             self._say("open_visit", params, id=1)
             yield _opened(self._context, result_of(self._lines.readline()), acts=True)
@@ -138,6 +145,7 @@ class _Lending:
         """Carry out what a page asks for; return its result, or its error."""
         try:
             request = self._request(asked["verb"], asked["params"])
+            self._confirm(f"{asked['verb']}{self._about(asked['params'])}")
             shown = plain_result(
                 request.declaration(), perform(self._context.core, self._context.principal, request)
             )
@@ -146,6 +154,27 @@ class _Lending:
             return {"error": rpc_error(refused)}
         self._context.warn(one_line(str(shown.get("done") or f"{asked['verb']}: done")))
         return {"result": shown}
+
+    def _about(self, params: Mapping[str, Any]) -> str:
+        """Return in words what a page asks for: the fields, and the letter that they are about."""
+        fields = [f"{name} {value}" for name, value in params.items() if value and name not in {"key", "agent_id"}]
+        id = str(params.get("letter") or params.get("id") or "")
+        found = self._context.core.store.get([id]).get(id)
+        letter = f"; the letter {one_line(found.message.subject)!r} of {found.message.sender}" if found else ""
+        return f": {', '.join(fields)}{letter}"
+
+    def _confirm(self, act: str) -> None:
+        """Show what is done with the person's key; ask before that where the key has a passphrase."""
+        self._context.warn(one_line(act))
+        if not self._asks:
+            return
+        try:
+            typed = input("Do it? [y/N] ")
+        except EOFError:
+            typed = ""
+        if typed.strip().lower() not in {"y", "yes"}:
+            hint = "type y in the terminal of postroom dashboard, or start it with --yes"
+            raise NotAllowed("it was not confirmed", field="visit", hint=hint)
 
     def _request(self, name: str, params: Mapping[str, Any]) -> Any:
         """Return the request of a page: of this person's mailbox alone, or an operator's."""

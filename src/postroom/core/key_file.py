@@ -133,6 +133,11 @@ class KeyFile:
         new._passphrase, new._before = passphrase, self
         return new
 
+    @property
+    def is_protected(self) -> bool:
+        """Whether the key that was read has a passphrase."""
+        return bool(self._passphrase)
+
     def check_terminal(self, core: Core, person: str) -> None:
         """Raise NotAllowed unless a person is at a terminal."""
         check_no_session(core, person, self._inside)

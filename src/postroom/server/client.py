@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import struct
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 PATIENCE = 5.0  # seconds for a server that is just starting
 PAUSE = 0.1  # seconds between two tries to connect
 SLACK = 30.0  # seconds for an answer, besides the time that the call itself waits
+_CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 _LONGEST_LINE = 256 * 2**20  # bytes of an answer: many letters
 
 
@@ -107,3 +111,15 @@ def refused(text: str, data: Mapping[str, Any]) -> PostroomError:
 def _gone(path: str, why: Exception) -> Busy:
     text = f"no post room answers at {path}: {str(why) or type(why).__name__}"
     return Busy(text, field="socket", hint="postroom serve starts one")
+
+
+def is_same_user(peer: socket.socket) -> bool:
+    """Return whether the other end is the user of this process, or root.
+
+    Where the system cannot report it, the mode of the socket has decided.
+    """
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return True
+    _, user, _ = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size))
+    return user in {os.geteuid(), 0}

@@ -17,7 +17,6 @@ import resource
 import select
 import socket
 import stat
-import struct
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -26,6 +25,7 @@ from ..errors import BadStore, NameTaken, NotAllowed
 from ..formats.errors import socket_error
 from ..model.codec import encode
 from .callers import TURN, Caller, Connection
+from .client import is_same_user
 from .protocol import LineSplitter, largest_frame, read_line
 
 if TYPE_CHECKING:
@@ -193,7 +193,6 @@ def _is_served(path: str) -> bool:
 
 MAX_UNREAD_BYTES = 32 * 1024 * 1024  # of replies that wait for their readers
 MAX_PACKET = 64 * 1024  # after more bytes at once the others get their turn before more is read
-_CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
 class LineConnection(Connection, asyncio.Protocol):
@@ -217,7 +216,7 @@ class LineConnection(Connection, asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # of a stream
         peer = transport.get_extra_info("socket")
         self._server.enter(self, peer.fileno())
-        if not _is_same_user(peer):
+        if not is_same_user(peer):
             # The mode of the socket keeps others out. This also holds where the file system knows no modes (G8).
             self._send([encode(socket_error(NotAllowed("this socket serves the user who runs the post room")))])
             transport.close()
@@ -340,18 +339,6 @@ class LineConnection(Connection, asyncio.Protocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
-
-
-def _is_same_user(peer: socket.socket) -> bool:
-    """Return whether the caller is the user of this process, or root.
-
-    Where the system cannot report it, the mode of the socket has decided.
-    """
-    option = getattr(socket, "SO_PEERCRED", None)
-    if option is None:
-        return True
-    _, user, _ = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size))
-    return user in {os.geteuid(), 0}
 
 
 STOP_SECONDS = 0.7  # for calls under way when the server stops
