@@ -274,7 +274,7 @@ def test_it_is_a_list_where_nothing_can_be_drawn_or_typed(shell: Shell) -> None:
     whats = [(entry["what"], entry["state"], entry["read"]) for entry in result["waiting"]]
     assert whats == [
         ("question", "input_required", None), ("escalation", None, None), ("task", "pending", None),
-        ("letter", None, False), ("news", None, False),
+        ("letter", None, False), ("news", "rejected", False),
     ]  # fmt: skip
     assert {entry["letter"] for entry in result["waiting"]} == {
         e["letter"] for e in shell.json("waiting")["waiting"]

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 import postroom
-from postroom.cli.escalation import questions_first
+from postroom.cli.escalation import presses, questions_first
 from postroom.cli.inbox import session
 from postroom.cli.inbox import state as inbox_state
 from postroom.cli.inbox.screen import Key
@@ -214,6 +214,21 @@ def test_what_is_urgent_comes_first(tmp_path: Any) -> None:
         assert ["letter", "escalation"] == [
             one["what"] for one in questions_first(room.mailbox("human").waiting())
         ]
+
+
+def test_who_waits_for_an_answer_comes_before_tasks_and_a_step_is_not_taken_back(tmp_path: Any) -> None:
+    with postroom.open(tmp_path / "room.db", durability="process") as room:
+        bob = room.mailbox("bob")
+        task = bob.give_task("human", "Sign it.", id="t-1")
+        bob.send("human", "Just so.")
+        bob.send("human", "Which one?", kind="request")
+        listed = questions_first(room.mailbox("human").waiting())
+        assert [one["text"] for one in listed] == ["Which one?", "Sign it.", "Just so."]
+        assert [presses(one, NOW) for one in listed] == [["waits"], [], []]
+        (waits,) = [one for one in listed if one["what"] == "task"]
+        session.do(person(room), Do(waits, actions.ACCEPT))
+        (step,) = session.sent(person(room))
+        assert (step["state"], inbox_state.offered(step)) == ("accepted", ()) and task.id == waits["id"]
 
 
 def test_every_deed_has_its_key_in_the_help() -> None:

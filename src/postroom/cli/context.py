@@ -210,7 +210,11 @@ class Context:
         name: str = self.get("as") or variable("POSTROOM_AGENT") or (self.session.agent if self.session else "")
         if not name:
             whole = "; --everyone asks for all agents" if "everyone" in self.options else ""
-            raise Usage("no agent is named", field="--as", hint=f"--as NAME names you, or POSTROOM_AGENT{whole}")
+            raise Usage(
+                "no agent is named",
+                field="--as",
+                hint=f"--as NAME names you, or POSTROOM_AGENT; a person: --as human{whole}",
+            )
         try:
             name.encode()
         except UnicodeEncodeError:

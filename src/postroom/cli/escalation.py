@@ -110,7 +110,12 @@ def questions_first(entries: Iterable[WaitingEntry]) -> list[Entry]:
     """Return entries as JSON: urgent ones first; then questions, tasks, letters and news, the oldest of each first."""
 
     def place(entry: WaitingEntry) -> tuple[Any, ...]:
-        return entry.priority != Priority.URGENT, _ORDER.get(entry.what, 3), entry.since, entry.id
+        return (
+            entry.priority != Priority.URGENT,
+            0 if entry.asks else _ORDER.get(entry.what, 3),
+            entry.since,
+            entry.id,
+        )
 
     ordered = sorted(entries, key=place)
     return [plain(entry) for entry in ordered]
@@ -126,6 +131,7 @@ def presses(entry: Entry, now: datetime) -> list[str]:
     """Return why an entry should not wait much longer, and what became of a task, in a word or two each."""
     deadline = due(entry["due_at"], now)
     words = [f"due {deadline}" if deadline.startswith("in ") else deadline] if deadline else []
+    words += ["waits"] if entry.get("asks") else []
     words += [f"task {entry['state'].replace('_', ' ')}"] if entry["what"] == "news" and entry["state"] else []
     return [URGENT, *words] if entry["priority"] == URGENT else words
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 MOST = 1000  # letters that are looked at
+REQUEST = "request"  # the kind of a letter that its sender waits for an answer to
 What: TypeAlias = Literal["escalation", "question", "task", "letter", "news"]
 _STEPS = {TaskState.PENDING: "accept", TaskState.ACCEPTED: "complete", TaskState.WORKING: "complete"}
 _ARRIVED = (*READABLE, State.DONE, State.DEAD)
@@ -56,6 +57,7 @@ class Entry(Brief, frozen=True, kw_only=True):
     state: TaskState | None = None  # of a task, or of the task that a question or news is about
     due_at: datetime | None = None  # of a task
     read: bool | None = None  # of a letter: was it read?
+    asks: bool = False  # of a letter: its sender waits for an answer
     mailbox: str  # for whom it waits
 
 
@@ -179,6 +181,7 @@ def _of_letter(found: Found) -> Entry:
         thread=letter.thread,
         state=TaskState(state) if state in set(TaskState) else None,
         read=delivery.read_at is not None,
+        asks=letter.kind == REQUEST,
         mailbox=delivery.mailbox,
     )
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .record import Record
 
 PUBLIC = "ed25519:"  # begins the text of a public key
-KEY_RULE = f"{PUBLIC} and 43 letters, digits, - and _, as `postroom people` prints it"
+KEY_RULE = f"{PUBLIC} and 43 letters, digits, - and _, as postroom people --json prints it"
 FRESH = 60.0  # seconds for which the proof of a request is good
 
 

@@ -201,7 +201,7 @@ def _list(state: InboxState, screen: Screen, room: int, size: terminal_size) -> 
     heading, *lines = table(
         screen, titles, [_row(state, screen, entry) for entry in shown], _COLOURS, drop=titles[:-1]
     ).splitlines()
-    marked = [f"{_mark(state, entry)} {line}" for entry, line in zip(shown, lines, strict=True)]
+    marked = [f"{_mark(state, entry)}{line}" for entry, line in zip(shown, lines, strict=True)]
     return [f"  {heading}", *marked, *[""] * (rows - len(marked)), *below]
 
 
@@ -218,7 +218,8 @@ def _row(state: InboxState, screen: Screen, entry: Entry) -> tuple[str, ...]:
 
 
 def _mark(state: InboxState, entry: Entry) -> str:
-    return ">" if entry["letter"] == state.chosen else "*" if entry["read"] is False else " "
+    chosen, unread = ">" * (entry["letter"] == state.chosen), "*" * (entry["read"] is False)
+    return f"{chosen}{unread}".ljust(2)
 
 
 def _beginning(state: InboxState, screen: Screen, size: terminal_size) -> list[str]:

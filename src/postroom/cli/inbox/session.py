@@ -26,7 +26,7 @@ from ...model.codec import blake2b
 from ...model.delivery import UNSENT, State
 from ...model.message import Part
 from ...model.names import HUMAN, meant
-from ...model.task import ESCALATION
+from ...model.task import ESCALATION, TASK_UPDATE
 from ...store.address import local_place
 from ..answer import Screen
 from ..escalation import questions_first
@@ -185,7 +185,7 @@ def sent(box: Mailbox) -> list[Entry]:
         plain(letter)
         | {
             "what": "sent",
-            "state": _outcome(box.trace(letter.id).stops),
+            "state": _step(letter) or _outcome(box.trace(letter.id).stops),
             "letter": letter.id,
             "since": letter.created_at.isoformat(),
             "from": ", ".join(recipient.address for recipient in letter.recipients),
@@ -194,6 +194,11 @@ def sent(box: Mailbox) -> list[Entry]:
         }
         for letter in box.sent(MOST_SENT)
     ]
+
+
+def _step(letter: Message) -> str:
+    """Return the state to which a letter moved a task, which cannot be taken back; empty if it moved none."""
+    return letter.task.state if letter.kind == TASK_UPDATE and letter.task is not None else ""
 
 
 def _outcome(stops: Sequence[Stop]) -> str:
@@ -397,5 +402,5 @@ def _words(failed: PostroomError | OSError) -> str:
     """Return why something failed, in one line."""
     if isinstance(failed, OSError):
         return failed.strerror or str(failed)
-    where = f"{failed.field}: " if failed.field else ""
+    where = f"{failed.field}: " if failed.field not in {None, "id", "letter"} else ""  # nobody typed these
     return f"{where}{failed.message}" + (f" ({failed.hint})" if failed.hint else "")
