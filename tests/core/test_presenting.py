@@ -74,6 +74,14 @@ def test_a_refusal_of_a_task_shows_its_state_and_not_its_words_alone(room: Room)
     assert presentation.task_state(odd) == ""
 
 
+def test_a_notice_of_the_post_room_is_not_called_the_text_of_an_agent() -> None:
+    shown = presentation.markdown(replace(letter("x"), sender="postmaster"), NONCE)
+    assert presentation.POSTMASTER_NOTICE in shown and presentation.NOTICE not in shown
+    assert presentation.notice_of_sender("postmaster") == presentation.NOTICE, (
+        "in a file anybody can write the name"
+    )
+
+
 def test_every_kind_of_part_is_shown_inside_the_fence() -> None:
     message = Message(
         id="m-1", sender="ann", recipients=(), created_at=NOW, attachments=("a.txt",),

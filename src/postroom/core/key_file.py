@@ -101,7 +101,7 @@ class KeyFile:
         return passes(NotAllowed, check_no_session, core, person, self._inside)
 
     def is_one_of(self, core: Core, keys: Sequence[PersonKey]) -> bool:
-        """Return whether this is one of these keys of one person."""
+        """Return whether this key is in the list; all keys of the list belong to one person."""
         if not keys:
             return False
         check_no_session(core, keys[0].person, self._inside)

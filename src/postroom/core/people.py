@@ -1,8 +1,8 @@
-"""The keys of people in a room: who is believed to be a person, since when, and why.
+"""The keys of people in a room: whose they are, since when, and how they came here.
 
-The first key of a person is believed where a person at a terminal brings it; everybody in the room can see it.
-Later keys need the proof of a person of this room, or stand in the list as those of a lost key. Every change after
-the first is a notice to all agents of the room. Removed keys stay in the list.
+The first key of a person comes from a person at a terminal, and is believed. A later key is signed by a key of the
+room, or replaces one that is said to be lost. All agents of the room get a notice of every change after the first.
+Removed keys stay in the list.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from ..core.presentation import NOTICE, UNPROVEN_NOTICE, notice_of
+from ..core.presentation import UNPROVEN_NOTICE, USERS_NOTICE, notice_of
 from ..errors import Invalid
 from ..model.codec import to_plain
 from ..model.message import content_of, is_typed, payload_to_parts
@@ -35,7 +35,7 @@ def record(letter: Message, *, people: Collection[str] = PEOPLE, **more: Any) ->
     notice = notice_of(letter, people)
     return _without_empty(
         {
-            "notice": None if notice == NOTICE else notice,
+            "notice": notice if notice in {USERS_NOTICE, UNPROVEN_NOTICE} else None,
             "id": letter.id,
             "from": letter.sender,
             "verified": (letter.proven and notice != UNPROVEN_NOTICE) or None,  # left out if it is not

@@ -95,7 +95,8 @@ def shown(letters: Sequence[ShownLetter], total: int, now: datetime, nonce: str,
     room = BUDGET - len(head) - 100
     for letter in letters:
         # agent-inbox knows neither kinds nor origins; a person's mail says how it is known all the same.
-        origin = letter.sender if letter.notice == presentation.NOTICE else letter.origin
+        is_persons = letter.notice in {presentation.USERS_NOTICE, presentation.UNPROVEN_NOTICE}
+        origin = letter.origin if is_persons else letter.sender
         plain = replace(letter, origin=origin, kind="")
         piece = _letter(plain, now, nonce, longest)
         if len(piece) > room and pieces:
