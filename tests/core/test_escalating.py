@@ -260,6 +260,37 @@ def test_an_answer_to_a_letter_about_the_question_answers_it_too(room: Room) -> 
     assert room.escalations() == []
 
 
+def closed_by_another(room: Room, clock: FakeClock, how: str) -> list[tuple[str, str, str]]:
+    """What is in the person's list of a question that climbed to them and that another agent closed."""
+    sent = room.mailbox("ann").escalate("May I?", reason="permission", ladder=["coo", "human"])
+    climb(room, clock)
+    if how == "resolve":
+        room.mailbox("coo").resolve(only(room.escalations()).id)
+    else:
+        room.mailbox("coo").reply(sent.id, "yes")
+    room.sweep()
+    listed = room.mailbox("human").waiting()
+    return [(one.what, one.sender, one.text) for one in listed if one.sender == "ann"]
+
+
+@pytest.mark.parametrize(("how", "status"), [("resolve", "resolved"), ("answer", "answered")])
+def test_a_question_that_another_closed_stays_in_the_persons_list_as_news(
+    room: Room, clock: FakeClock, how: str, status: str
+) -> None:
+    news = ("news", "ann", f"{status} by coo; nothing more is asked")
+    assert closed_by_another(room, clock, how) == [news]
+    for letter in person(room).check(sender="ann"):
+        letter.ack()
+    assert [one.sender for one in room.mailbox("human").waiting()] == ["postmaster"]
+
+
+def test_the_list_finds_a_question_that_others_acknowledge_for_the_person(
+    room: Room, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(escalation, "is_person", lambda *_: False)
+    assert closed_by_another(room, clock, "resolve") == []
+
+
 def test_the_test_of_two_questions_finds_one_that_is_answered_by_its_thread(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,13 +314,13 @@ def test_agents_above_a_late_answer_are_notified_and_done_with_it(room: Room, cl
     human.check()  # read, and left lying
     room.mailbox("lead").reply(sent.id, "sorry, here it is")
     assert room.sweep().climbed == 0
-    for box in (coo, human):
+    for box, backlog in ((coo, 1), (human, 2)):  # the person's question waits until the person is done with it
         (news,) = box.check()
         assert (news.kind, news.sender, news.thread) == ("escalation_update", "postmaster", sent.thread)
         one = only(room.escalations(open_only=False))
         assert news.text == f"{one.id} was answered by lead. It no longer waits for you."
         assert news.data == {"escalation_id": one.id, "status": "answered", "closed_by": "lead"}
-        assert box.stats().backlog == 1  # the news
+        assert box.stats().backlog == backlog
         assert box.escalations() == []
     assert room.sweep().climbed == 0
     assert human.check() == []  # told once
@@ -302,7 +333,8 @@ def test_recipients_of_the_answer_are_not_notified_again(room: Room, clock: Fake
     room.mailbox("coo").reply(only(room.escalations()).letters[-1], "to all of you")
     room.sweep()
     assert copy.thread
-    assert texts(room.mailbox("human").check()) == ["to all of you"]
+    assert texts(room.mailbox("human").check(sender="coo")) == ["to all of you"]
+    assert room.mailbox("human").check(sender="postmaster") == []
 
 
 def test_what_an_agent_above_has_claimed_is_left_to_them(room: Room, clock: FakeClock) -> None:
@@ -320,8 +352,8 @@ def test_the_agents_asked_are_notified_that_the_asker_resolved_it(room: Room, cl
     climb(room, clock)
     room.mailbox("ann").resolve(only(room.escalations()).id)
     for name in ("coo", "human"):
-        assert "resolved by ann" in room.mailbox(name).check()[0].text
-        assert room.mailbox(name).stats().backlog == 1
+        assert "resolved by ann" in room.mailbox(name).check(sender="postmaster")[0].text
+        assert room.mailbox(name).stats().backlog == (1 if name == "coo" else 2)  # the person's question stays
 
 
 def test_what_is_no_answer_does_not_close_it(room: Room, clock: FakeClock) -> None:

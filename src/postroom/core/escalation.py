@@ -36,7 +36,7 @@ from .core import change_record, commit, find_record, find_value, put_record, va
 from .deliveries import notice
 from .messages import Receipt, commit_posts, prepare_authorised, with_prefix
 from .names import current_name, names_of
-from .proof import is_unproven
+from .proof import is_person, is_unproven
 from .validation import as_list, check_limit
 from .verb import MailboxVerb, verb
 
@@ -412,8 +412,8 @@ def acknowledge_above(core: Core, closed: Escalation) -> list[Write]:
     """Return the writes that acknowledge the question at every rung above the one that closed it. Part of a plan.
 
     An answer from below goes to a letter that does not name the rungs above; without this the question would stay
-    in their inboxes as if it were open. A claimed letter is left to its holder. Each rung gets a notice, unless it
-    received the answer itself.
+    in their inboxes as if it were open. A claimed letter is left to its holder, and a person's to the person, in
+    whose list it says who closed it (G12). Each rung gets a notice, unless it received the answer itself.
     """
     writes: list[Write] = []
     for name in _above(closed):
@@ -421,7 +421,8 @@ def acknowledge_above(core: Core, closed: Escalation) -> list[Write]:
         query = Query(mailbox=mailbox, message_ids=closed.letters, states=(State.UNREAD,), order="age")
         waiting = [found.delivery for found in core.store.find(query)]
         now = core.now().wall
-        writes += [Move(one, delivery.ack(one, now, archive=True), "ack") for one in waiting]
+        if not is_person(core, mailbox):
+            writes += [Move(one, delivery.ack(one, now, archive=True), "ack") for one in waiting]
         if waiting and not _has_the_answer(core, closed, mailbox):
             words = f"{closed.id} was {closed.status} by {closed.closed_by}. It no longer waits for you."
             facts = {"escalation_id": closed.id, "status": closed.status, "closed_by": closed.closed_by}

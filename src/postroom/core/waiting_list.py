@@ -17,7 +17,7 @@ from ..model.delivery import State
 from ..model.message import Priority, same_name
 from ..model.names import POSTMASTER
 from ..model.query import Query
-from ..model.task import TASK_UPDATE, TaskState
+from ..model.task import ESCALATION, TASK_UPDATE, TaskState
 from .deliveries import apply_timers
 from .escalation import ListEscalations
 from .inbox import READABLE, Check
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..model.query import Found
-    from ..model.task import TaskStatus
+    from ..model.task import Escalation, TaskStatus
     from .authorize import Principal
     from .core import Core
 
@@ -130,15 +130,18 @@ class Waiting(MailboxVerb, kw_only=True):
         `most` leaves room for the letters of steps, which are among the unread.
         """
         if self.agent_id:
-            listed = Check(agent_id=self.agent_id, limit=most, peek=True, unread_only=not self.opened)
-            letters = listed.run(core, principal).letters
+            check = Check(agent_id=self.agent_id, limit=most, peek=True, unread_only=not self.opened)
+            letters = check.run(core, principal).letters
         else:
             now = core.now().wall
             query = Query(states=(State.UNREAD,), unread_only=not self.opened, offered_at=now, limit=most)
             letters = core.store.find(query)
         newest = {task.last for task in tasks}
+        is_asked = any(found.message.kind == ESCALATION for found in letters)
+        listed = ListEscalations(agent_id=self.agent_id, open_only=False).run(core, principal) if is_asked else []
+        closed = {id: one for one in listed if one.status != "open" for id in one.letters}
         return [
-            _of_letter(found)
+            _of_letter(found, closed.get(found.message.id))
             for found in letters
             if found.message.kind != TASK_UPDATE or found.message.id in newest
         ]
@@ -162,10 +165,13 @@ def _of_task(
     )
 
 
-def _of_letter(found: Found) -> Entry:
-    """Return the entry of a letter. News from the postmaster or a task need no answer; other letters may."""
+def _of_letter(found: Found, closed: Escalation | None) -> Entry:
+    """Return the entry of a letter, which may be a question that is closed.
+
+    News from the postmaster or a task and closed questions need no answer; other letters may.
+    """
     letter, delivery = found.message, found.delivery
-    is_news = letter.sender == POSTMASTER or letter.kind == TASK_UPDATE
+    is_news = letter.sender == POSTMASTER or letter.kind == TASK_UPDATE or closed is not None
     state = letter.task.state if letter.task and letter.kind == TASK_UPDATE else None
     step = f"ack {letter.id}" if is_news else f"reply {letter.id} --done"
     return Entry(
@@ -175,7 +181,9 @@ def _of_letter(found: Found) -> Entry:
         since=delivery.delivered_at or letter.created_at,
         sender=letter.sender,
         subject=letter.subject,
-        text=first_line(letter.text),
+        text=f"{closed.status} by {closed.closed_by}; nothing more is asked"
+        if closed
+        else first_line(letter.text),
         priority=letter.priority,
         answer=f"postroom {step} --as {delivery.mailbox}",
         thread=letter.thread,
