@@ -67,7 +67,9 @@ def test_lock_says_how_many_pages_it_ended(served: Daemon) -> None:
     for _ in range(2):
         token_of(served)
     assert json.loads(typed(served, "--lock", "--json").stdout)["ended"] >= 2
-    assert "0 open pages" in typed(served, "--lock").stdout
+    assert "0 pages were ended.\n" == typed(served, "--lock").stdout
+    token_of(served)
+    assert "1 page was ended.\n" == typed(served, "--lock").stdout
 
 
 @pytest.mark.parametrize(
@@ -150,3 +152,13 @@ class OtherUser(struct.Struct):
     def unpack(self, raw: Any, /) -> tuple[Any, ...]:
         pid, user, group = super().unpack(raw)
         return pid, user + 54321, group
+
+
+@pytest.mark.parametrize(("has_key", "rights"), [
+    (True, "It may act for you until you press Ctrl-C here."),
+    (False, "No key here: you can write, but not approve. Run `postroom people add` once in a terminal."),
+])  # fmt: skip
+def test_it_says_at_once_what_the_page_may_do(served: Daemon, has_key: bool, rights: str) -> None:
+    with lending(served, has_key=has_key) as (process, _):
+        assert process.stdout is not None and "\n" == process.stdout.readline()
+        assert process.stdout.readline().endswith(f" seconds. {rights}\n")

@@ -76,7 +76,7 @@ def run_dashboard(context: Context) -> Iterator[Answer]:
     params = {"agent_id": context.mailbox.name, "lends": lends, "operator": bool(context.get("operator"))}
     if not lends:
         opened = SocketClient(served).ask("open_visit", _signed(context, "open_visit", params))
-        yield _opened(context, opened, acts=False)
+        yield _opened(context, opened, "It may look, and change nothing.", acts=False)
         return
     yield from _Lending(context, served).run(_signed(context, "open_visit", params))
 
@@ -87,7 +87,7 @@ def _signed(context: Context, method: str, params: dict[str, Any]) -> dict[str, 
     return params if signer is None else sign_request(context.core, signer, context.mailbox.name, method, params)
 
 
-def _opened(context: Context, opened: Mapping[str, Any], *, acts: bool) -> Answer:
+def _opened(context: Context, opened: Mapping[str, Any], rights: str, *, acts: bool) -> Answer:
     """Open the link in a browser, where there is one, and return the answer."""
     is_far = variable("SSH_CONNECTION") or not (
         sys.platform == "darwin" or variable("DISPLAY") or variable("WAYLAND_DISPLAY")
@@ -95,25 +95,19 @@ def _opened(context: Context, opened: Mapping[str, Any], *, acts: bool) -> Answe
     if not (context.get("prints") or context.screen.json or is_far):
         webbrowser.open(opened["link"])
     data = {"link": opened["link"], "seconds": opened["seconds"], "acts": acts, "ended": None}
-    return Answer(context.name, data, _link)
-
-
-def _link(_screen: Screen, data: Mapping[str, Any]) -> str:
-    until = (
-        "It may act for you until you press Ctrl-C here." if data["acts"] else "It may look, and change nothing."
-    )
-    return f"{data['link']}\n\nThe link is good once, within {data['seconds']:g} seconds. {until}\n"
+    shown = f"{data['link']}\n\nThe link is good once, within {data['seconds']:g} seconds. {rights}\n"
+    return Answer(context.name, data, lambda _screen, _data: shown)
 
 
 def _locked(_screen: Screen, data: Mapping[str, Any]) -> str:
-    return f"{data['ended']} open pages were ended.\n"
+    return "1 page was ended.\n" if data["ended"] == 1 else f"{data['ended']} pages were ended.\n"
 
 
 class _Lending:
     """One connection to the post room, over which a page has this process act."""
 
     def __init__(self, context: Context, path: str) -> None:
-        introduce(context.mailbox)
+        self._rights = introduce(context.mailbox) or "It may act for you until you press Ctrl-C here."
         self._context = context
         self._mailbox = context.mailbox.name
         self._verbs = LENT | (OF_OPERATORS if context.get("operator") else frozenset())
@@ -129,7 +123,7 @@ class _Lending:
         """Open a visit, and carry out what it asks for until the post room closes."""
         with self._socket, self._lines:
             self._say("open_visit", params, id=1)
-            yield _opened(self._context, result_of(self._lines.readline()), acts=True)
+            yield _opened(self._context, result_of(self._lines.readline()), self._rights, acts=True)
             for line in self._lines:
                 asked = msgspec.json.decode(line)
                 if asked.get("method") == "visit/asked":

@@ -94,11 +94,11 @@ def tab(daemon: Daemon, token: str) -> Iterator[Tab]:
 
 
 @contextmanager
-def lending(daemon: Daemon, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def lending(daemon: Daemon, *words: str, has_key: bool = True) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`postroom dashboard`, and the code of its link; the room knows the key of its person already."""
     with postroom.open(daemon.room) as room:
         person(room).send("coder", "I am here.")
-    key = {"POSTROOM_HUMAN_KEY": key_file().path}
+    key = {"POSTROOM_HUMAN_KEY": key_file().path} if has_key else {}
     process = subprocess.Popen(
         [sys.executable, "-m", "postroom", "dashboard", "--print", "--room", str(daemon.room), *words],
         stdin=subprocess.DEVNULL,

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from ... import own_file
 from ...clock import SystemClock
 from ...core.actions import COMPOSE, SEEN, SENT, TAKEN_BACK, Act
+from ...core.proof import is_person
 from ...core.verb import perform, seconds_to_sleep
 from ...environment import state_folder
 from ...errors import PostroomError, UnknownAgent, UnknownMessage
@@ -241,6 +242,9 @@ def run_terminal(context: Context) -> Iterator[Answer]:
     yield from ()
 
 
+NO_KEY = "No key here: you can write, but not approve. Run `postroom people add` once in a terminal."
+
+
 def introduce(box: Mailbox) -> str:
     """Take the person's key before the screen is drawn, and register the person where they have no card yet.
 
@@ -248,7 +252,7 @@ def introduce(box: Mailbox) -> str:
     """
     signer = box.principal.signer
     if signer is None:
-        return ""
+        return NO_KEY if is_person(box.room.core, box.name) else ""
     try:
         signer.key_for(box.room.core, box.name)  # its passphrase is asked for now
         if box.name == meant(HUMAN, box.room.settings.human):
