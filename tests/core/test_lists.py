@@ -101,6 +101,8 @@ def test_queues_are_of_whoever_registered_or_has_mail(factory: RoomFactory) -> N
         2,
     )
     assert (coder.agent, coder.scopes, coder.status, coder.backlog) == ("coder", ["web"], "idle", 0)
+    room.mailbox("coder").leave(dormant=True)
+    assert room.agent("coder").presence.status == perform(room.core, room.principal, ListQueues()).queues[1].status
     page = perform(room.core, room.principal, ListQueues(limit=1))
     assert (page.next, len(page.queues)) == ("bob", 1)
     assert ["coder"] == [one.agent for one in perform(room.core, room.principal, ListQueues(after="bob")).queues]

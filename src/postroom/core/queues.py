@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
 
-from ..model.agent import Status, Warmth
 from ..model.brief import Brief
 from ..model.names import AT
 from ..model.query import Query
@@ -19,7 +18,7 @@ from .validation import check_count
 from .verb import Verb, verb
 
 if TYPE_CHECKING:
-    from ..model.agent import Agent, Presence
+    from ..model.agent import Agent
     from ..model.query import Tally
     from .authorize import Principal
     from .core import Core
@@ -31,7 +30,7 @@ class Queue(Brief, frozen=True, kw_only=True):
     agent: str
     registered: bool
     scopes: list[str]
-    status: str | None  # by its heartbeats; None: nobody registered
+    status: str | None  # as its card shows it; None: nobody registered
     last_active_at: datetime | None
     tasks: int  # that it works on
     unread: int
@@ -67,20 +66,13 @@ class ListQueues(Verb, kw_only=True):
         return Queues(moment.wall, shown, names[most - 1] if len(names) > most else None)
 
 
-def _status(presence: Presence) -> str:
-    """Return idle, busy or offline of an active agent, else how long ago it was."""
-    if presence.left:
-        return Status.OFFLINE
-    return presence.status if presence.warmth is Warmth.ACTIVE else presence.warmth
-
-
 def _queue(name: str, agent: Agent | None, tally: Tally | None) -> Queue:
     presence = None if agent is None else agent.presence
     return Queue(
         agent=name,
         registered=agent is not None,
         scopes=[] if agent is None else list(agent.card.scopes),
-        status=None if presence is None else _status(presence),
+        status=None if presence is None else presence.status,
         last_active_at=None if presence is None else presence.last_active_at,
         tasks=0 if presence is None else len(presence.current_tasks),
         unread=0 if tally is None else tally.total_unread,
