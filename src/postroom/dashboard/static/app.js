@@ -425,17 +425,28 @@ export function offered(entry) {
 /** @param {string} letter @returns {Entry | undefined} */
 export const entryOf = (letter) => waiting.value?.find((entry) => entry.letter === letter);
 
-/** What the page says at its foot, to everybody. */
-export const notice = { text: "", isBad: false, at: 0 };
+/** What the page says beside its name, over every view: good news for a moment, a problem for longer. */
+export const notice = { text: "", isBad: false, until: 0 };
+const GOOD = 5000; // milliseconds
+const BAD = 15000;
+const A_CHARACTER = 80;
 
 /** @param {string} text @param {boolean} [isBad] */
 export function say(text, isBad = false) {
-  Object.assign(notice, { text, isBad, at: Date.now() });
+  const shown = isBad ? BAD : Math.max(GOOD, text.length * A_CHARACTER);
+  Object.assign(notice, { text, isBad, until: Date.now() + shown });
+  setTimeout(redraw, shown + 50);
   redraw();
+}
+
+/** @param {unknown} error @returns {string} what is wrong and what to do, each of them once */
+export function wordsOf(error) {
+  const words = error instanceof Error ? error.message : String(error);
+  const hint = error instanceof Refusal ? error.hint : "";
+  return hint && !words.includes(hint) ? `${words} ${hint}` : words;
 }
 
 /** @param {unknown} error */
 export function sayError(error) {
-  const hint = /** @type {any} */ (error)?.hint;
-  say(`${error instanceof Error ? error.message : String(error)}${hint ? ` ${hint}` : ""}`, true);
+  say(wordsOf(error), true);
 }

@@ -6,7 +6,7 @@
  */
 
 import { html, nothing } from "./vendor/lit-html/lit-html.js";
-import { client, Lost, mayAct, redraw, Refusal, say, sayError, store, stored, waiting } from "./app.js";
+import { client, Lost, mayAct, person, redraw, Refusal, say, sayError, Source, store, stored, waiting, wordsOf } from "./app.js";
 import { counted, oneLine } from "./text.js";
 
 /** @typedef {import("./types.js").Entry} Entry @typedef {import("./types.js").Action} Action */
@@ -36,6 +36,8 @@ export function hasDraft(letter) {
 
 /** An action that is not in the service's table: a verb of its own. @typedef {{verb: string, params: Record<string, unknown>, heading: string, done: string, words?: string}} Own */
 
+const MOST_NAMES = 1000;
+
 class Composer {
   /** @type {Action | null} */
   action = null;
@@ -49,7 +51,12 @@ class Composer {
   problem = "";
   isSending = false;
   givesTask = false; // a new letter is a task
-  /** @type {(ids: string[]) => void} */
+  /** The agents whose names are offered. @type {Source<string[]>} */
+  names = new Source(async () => {
+    const { queues } = await client.call("mail/queues", { limit: MOST_NAMES });
+    return queues.map((/** @type {import("./types.js").Queue} */ queue) => queue.agent);
+  });
+  /** @type {(ids: string[], action: string) => void} */
   settled = () => {};
   /** @type {() => void} */
   closed = () => {};
@@ -78,6 +85,13 @@ class Composer {
     if (!action.asks && !own) return void this.send();
     redraw();
     requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById(this.isNew && !this.to ? "compose-to" : "compose-words")?.focus()));
+  }
+
+  /** Write a new letter, or give a task. @param {string} [to] @param {boolean} [isTask] */
+  write(to = "", isTask = false) {
+    this.begin({ key: "w", name: "compose", asks: isTask ? "What is to be done?" : "Your letter:", optional: false }, []);
+    Object.assign(this, { to: to || this.to, givesTask: isTask });
+    this.names.load();
   }
 
   /** Go back; what was written is kept. */
@@ -124,17 +138,16 @@ class Composer {
         }
         this.isSending = false;
         this.entries = entries.filter((entry) => !done.includes(entry.letter) && !gone.includes(entry.letter));
-        if (done.length) this.settled(done);
+        if (done.length) this.settled(done, action.name);
         if (!action.asks && !own) { this.action = null; sayError(error); return; }
-        const words = error instanceof Lost ? "Enter sends it again; it arrives once." : /** @type {any} */ (error)?.hint ?? "";
-        return this.#refuse(`${error instanceof Error ? error.message : error} ${words}`);
+        return this.#refuse(`${wordsOf(error)}${error instanceof Lost ? " Enter sends it again; it arrives once." : ""}`);
       }
     }
     this.isSending = false;
     this.action = null;
     const all = done.length > 1 ? `Done with ${counted(done.length, "letter")}.${gone.length ? ` ${gone.length} no longer waited for you.` : ""}` : said;
     say(all, done.length === 0);
-    this.settled(done);
+    this.settled(done, action.name);
     waiting.load();
     this.closed();
   }
@@ -147,8 +160,10 @@ class Composer {
       return this.own.done;
     }
     if (this.isNew) {
-      await client.act(this.givesTask ? "give_task" : "send", { to: this.to.trim(), subject: this.subject.trim(), body: words, key });
-      return `${this.givesTask ? "Given" : "Sent"} to ${oneLine(this.to, 60)}.`;
+      const receipt = await client.act(this.givesTask ? "give_task" : "send", { to: this.to.trim(), subject: this.subject.trim(), body: words, key });
+      const unknown = (receipt.unknown ?? []).filter((/** @type {string} */ name) => name !== person()).map((/** @type {string} */ name) => oneLine(name, 60));
+      const waits = unknown.length ? ` No agent named ${unknown.join(" or ")} has been seen here yet. The letter will wait.` : "";
+      return `${this.givesTask ? "Given" : "Sent"} to ${oneLine(this.to, 60)}.${waits}`;
     }
     const entry = this.entries.find((one) => one.letter === letter);
     const answer = await client.act("act", { letter, action: this.action?.name, words, key, state: entry?.state ?? null });
@@ -188,7 +203,8 @@ class Composer {
     return html`<form class="composer" aria-label=${heading} @submit=${(/** @type {Event} */ event) => { event.preventDefault(); this.send(); }}
         @keydown=${(/** @type {KeyboardEvent} */ event) => this.#keyed(event)}>
       <h3><bdi>${heading}</bdi>${!this.isNew && !many && entries[0] ? html` <span class="faint">to <bdi>${oneLine(entries[0].from, 60)}</bdi></span>` : nothing}</h3>
-      ${this.isNew ? html`<div class="fields"><label>To <input id="compose-to" autocomplete="off" spellcheck="false" .value=${this.to} @input=${(/** @type {Event} */ event) => this.#typed("to", event)}></label>
+      ${this.isNew ? html`<div class="fields"><label>To  <input id="compose-to" list="compose-names" autocomplete="off" spellcheck="false" .value=${this.to} @input=${(/** @type {Event} */ event) => this.#typed("to", event)}></label>
+        <datalist id="compose-names">${(this.names.value ?? []).map((name) => html`<option value=${name}></option>`)}</datalist>
         <label>Subject <input autocomplete="off" .value=${this.subject} @input=${(/** @type {Event} */ event) => this.#typed("subject", event)}></label></div>` : nothing}
       <label for="compose-words">${action.asks}</label>
       <textarea id="compose-words" rows="4" .value=${this.words} ?readonly=${this.isSending} aria-describedby="compose-help compose-problem"

@@ -8,7 +8,7 @@
  */
 
 import { addressOf, client, go } from "./app.js";
-import { amount, oneLine } from "./text.js";
+import { counted, oneLine } from "./text.js";
 
 // -- what happens, in ticks
 
@@ -102,7 +102,7 @@ class Flow extends EventTarget {
   rateWords() {
     const { rate } = this;
     if (!rate) return "quiet";
-    return rate < 1 ? `${Math.ceil(rate * 60)} letters a minute` : `${amount(Math.round(rate))} letters a second`;
+    return rate < 1 ? `${counted(Math.ceil(rate * 60), "letter")} a minute` : `${counted(Math.round(rate), "letter")} a second`;
   }
 
   /** @returns {{from: number, to: number, heat: number}[]} the hottest pairs first */

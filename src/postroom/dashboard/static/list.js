@@ -116,6 +116,19 @@ export class List {
     this.#grant();
   }
 
+  /** @param {string} name @returns {boolean} whether the key moved in the list */
+  key(name) {
+    const steps = /** @type {Record<string, number | "first" | "last">} */ ({
+      j: 1, down: 1, k: -1, up: -1, pgdn: this.page, space: this.page, pgup: -this.page, g: "first", home: "first", G: "last", end: "last",
+    });
+    if (name in steps) this.move(steps[name]);
+    return name in steps;
+  }
+
+  focus() {
+    this.element.focus({ preventScroll: true });
+  }
+
   /** Pick the row that a key led to, if it is here by now. */
   #grant() {
     const item = this.#wish < 0 ? undefined : this.rows.at(this.#wish);

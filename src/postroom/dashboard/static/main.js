@@ -5,7 +5,7 @@ import { actions, addressOf, blocked, client, drawWith, go, isToken, keepToken, 
 import { composer } from "./composer.js";
 import { close as closeDialog, help, keyOf, palette, singleKeys, turnSingleKeys } from "./dialogs.js";
 import { flow } from "./flow.js";
-import { reader } from "./reader.js";
+import { holdsComposer, reader } from "./reader.js";
 import { amount, duration, oneLine, visible } from "./text.js";
 import { view as flowView } from "./views/flow.js";
 import { numbers, agentPage, systems, agents } from "./views/room.js";
@@ -120,7 +120,7 @@ function pressed(event) {
   else if (number >= 1 && number <= MENU.length) go(addressOf(MENU[number - 1][0]));
   else if (composer.isOpen && name === "esc") composer.close();
   else if (current.key?.(name)) redraw();
-  else if (name === "w") writeNew();
+  else if (name === "w") composer.write();
   else return;
   event.preventDefault();
 }
@@ -131,19 +131,12 @@ function copyId() {
   navigator.clipboard.writeText(id).then(() => say(`Copied ${id}.`), () => say("The browser does not let this page copy.", true));
 }
 
-/** @param {string} [to] */
-function writeNew(to = "") {
-  composer.begin({ key: "w", name: "compose", asks: "Your letter:", optional: false }, []);
-  if (to) composer.to = to;
-  redraw();
-}
-
 /** @returns {import("./dialogs.js").Command[]} */
 function commands() {
   return [
     ...(current.commands?.() ?? []),
     ...MENU.map(([name, view], at) => ({ name: view.title, key: String(at + 1), run: () => go(addressOf(name)) })),
-    { name: "Write a new letter", key: "w", run: () => writeNew() },
+    { name: "Write a new letter", key: "w", run: () => composer.write() },
     { name: "Keys", key: "?", run: () => requestAnimationFrame(help) },
     { name: "Light, dark, or as the system says", key: "", run: turnScheme },
     { name: singleKeys() ? "Turn keys without Ctrl off" : "Turn keys without Ctrl on", key: "", run: turnSingleKeys },
@@ -216,13 +209,14 @@ function page() {
     <header class="head"><a class="brand" href="#/waiting"><img src=${icon()} alt="" width="20" height="20"> Postroom</a>
       <search><form @submit=${(/** @type {Event} */ event) => { event.preventDefault(); find(); }}><label for="search" class="unseen">Search</label>
         <input id="search" type="search" placeholder="Search" autocomplete="off" spellcheck="false" @keydown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && current.focus?.()}><kbd aria-hidden="true">/</kbd></form></search>
-      <span class="grow"></span>${connection()}
-      <button type="button" class="plain" title="Keys" @click=${help}><kbd>?</kbd><span class="unseen">Keys</span></button></header>
+      ${connection()}
+      <button type="button" ?disabled=${!mayAct()} @click=${() => composer.write()}>Write</button>
+      <button type="button" class="plain" title="Commands" @click=${() => palette(commands())}><span aria-hidden="true">☰</span><span class="unseen">Commands</span></button></header>
     <nav aria-label="Views">${MENU.map(([name, view], at) => html`<a href=${addressOf(name)} aria-current=${view === current || (name === "agents" && current === agentPage) ? "page" : nothing}>
       <span>${view.title}</span>${count(name)}<kbd aria-hidden="true">${at + 1}</kbd></a>`)}</nav>
     <main id="main" class=${isOld ? "old" : ""}>${old}${current.template()}</main>
-    ${composer.isOpen && !document.querySelector(".reader") ? html`<div class="drawer">${composer.template()}</div>` : nothing}
-    <div class="notices" role="status" aria-live="polite">${notice.text && Date.now() - notice.at < 15_000 ? html`<p class=${notice.isBad ? "bad" : ""}>${notice.text}</p>` : nothing}</div>`;
+    ${composer.isOpen && !holdsComposer() ? html`<div class="drawer">${composer.template()}</div>` : nothing}
+    <div class="notices" role="status" aria-live="polite">${notice.text && Date.now() < notice.until ? html`<p class=${notice.isBad ? "bad" : ""}>${notice.text}</p>` : nothing}</div>`;
 }
 
 /** @param {string} name */

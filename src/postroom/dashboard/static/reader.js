@@ -9,12 +9,10 @@
 import { html, nothing } from "./vendor/lit-html/lit-html.js";
 import { addressOf, client, entryOf, framed, go, mayAct, offered, person, redraw, Source, stay } from "./app.js";
 import { begun, composer } from "./composer.js";
+import { List } from "./list.js";
 import { ago, clockTime, counted, head, link, markdown, oneLine, safeFileName, size, verbatim, visible, webAddress } from "./text.js";
 
-// -- a list with its reader beside it, and its rows
-
 // -- how a letter looks in a list
-
 
 /** @param {Summary} one */
 export function letterRow(one) {
@@ -51,7 +49,7 @@ export class Panes {
   #timer = undefined;
 
   /**
-   * @param {import("./list.js").List<T>} list
+   * @param {List<T>} list
    * @param {(item: T) => {letter: string, thread: string}} letterOf
    */
   constructor(list, letterOf) {
@@ -107,7 +105,7 @@ export class Panes {
   /** Go back to the list. */
   close() {
     if (!WIDE.matches && this.isOpen) go(this.address(null));
-    this.list.element.focus({ preventScroll: true });
+    this.list.focus();
   }
 
   /** Whether the letter has the keys, and not the list. */
@@ -120,14 +118,11 @@ export class Panes {
   key(name) {
     const { list } = this;
     if (this.isReading) return this.#readingKey(name);
-    const steps = /** @type {Record<string, number | "first" | "last">} */ ({
-      j: 1, down: 1, k: -1, up: -1, pgdn: list.page, space: list.page, pgup: -list.page, g: "first", home: "first", G: "last", end: "last",
-    });
-    if (name in steps) list.move(steps[name]);
+    if (list.key(name)) redraw();
     else if (["enter", "o", "right"].includes(name) && list.current !== undefined) this.open(list.current);
     else if (name === "v") list.mark();
     else if (name === "esc" && list.marked.size) { list.marked.clear(); list.draw(); }
-    else return false;
+    else return reader.key(name);
     redraw();
     return true;
   }
@@ -142,7 +137,7 @@ export class Panes {
       this.list.move(name === "n" ? 1 : -1);
       if (this.list.current !== undefined) this.open(this.list.current);
     } else if (["q", "esc", "left"].includes(name)) this.close();
-    else return false;
+    else return reader.key(name);
     return true;
   }
 
@@ -152,6 +147,21 @@ export class Panes {
       ${reader.template(this.address(null))}</div>`;
   }
 }
+
+/**
+ * A list of letters in short, with its panes.
+ * @param {() => Panes<Summary>} panes @param {Partial<import("./list.js").Rows<Summary>> & {label: string, count: () => number, at: (index: number) => Summary | undefined}} rows
+ * @returns {List<Summary>}
+ */
+export function letterList(panes, rows) {
+  return new List({
+    height: 34, id: (one) => one.id, row: letterRow, look: (one) => one.priority,
+    picks: (one) => panes().preview(one), opens: (one) => panes().open(one), ...rows,
+  });
+}
+
+/** @param {List<Summary>} list */
+export const letterPanes = (list) => new Panes(list, (one) => ({ letter: one.id, thread: one.thread }));
 
 /** @param {number} fresh @param {() => void} show */
 export function freshButton(fresh, show) {
@@ -164,6 +174,9 @@ export function agentLink(name, look = "") {
 }
 
 // -- the thread reader
+
+/** Whether what is written stands below the letter that it is about; everything else stands over the page. */
+export const holdsComposer = () => composer.isOpen && !composer.isNew && (document.querySelector(".reader")?.checkVisibility() ?? false);
 
 /** @typedef {import("./types.js").Message} Message @typedef {import("./types.js").Part} Part @typedef {import("./types.js").Summary} Summary
  * @typedef {import("./types.js").Trace} Trace @typedef {import("./types.js").Entry} Entry
@@ -376,7 +389,7 @@ class Reader {
 
   /** What can be done with the opened letter. */
   #foot() {
-    if (composer.isOpen) return composer.template();
+    if (holdsComposer()) return composer.template();
     const entry = this.entryOf(this.letter);
     const buttons = entry ? offered(entry).map((action) => html`<button type="button" class=${action.key === "a" || action.key === "c" ? "primary" : ""} ?disabled=${!mayAct()} @click=${() => composer.begin(action, [entry])}>${begun(action.name)} <kbd>${action.key}</kbd></button>`)
       : this.#replies().map((action) => html`<button type="button" ?disabled=${!mayAct()} @click=${action.run}>${action.name} <kbd>${action.key}</kbd></button>`);
@@ -403,7 +416,7 @@ class Reader {
 /** @param {Message} one @param {boolean} isMine */
 function replyTo(one, isMine) {
   if (isMine) composer.begin({ key: "r", name: "reply", asks: "Your answer:", optional: false }, [], { verb: "reply", params: { id: one.id }, heading: `Reply to ${oneLine(one.sender, 60)}`, done: `Answered ${oneLine(one.sender, 60)}.` });
-  else composer.begin({ key: "w", name: "compose", asks: "Your letter:", optional: false }, []), (composer.to = one.sender), redraw();
+  else composer.write(one.sender);
 }
 
 /** @param {Message | Summary} one */

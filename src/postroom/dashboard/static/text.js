@@ -48,12 +48,13 @@ export function pieces(text, most = 2000) {
   return found;
 }
 
-const UNITS = /** @type {const} */ ([["d", 86400], ["h", 3600], ["min", 60], ["s", 1]]);
+/** Units of time, each with its seconds and the number from which on the next one is used, as in the terminal. */
+const UNITS = /** @type {const} */ ([["s", 1, 90], ["min", 60, 90], ["h", 3600, 36], ["d", 86400, Infinity]]);
 
-/** @param {number} seconds @returns {string} a length of time in its largest unit */
+/** @param {number} seconds @returns {string} a length of time in one unit, rounded */
 export function duration(seconds) {
-  const [unit, size] = UNITS.find(([, each]) => seconds >= each) ?? ["s", 1];
-  return `${Math.max(0, Math.floor(seconds / size))} ${unit}`;
+  const [unit, size] = UNITS.find(([, each, most]) => seconds < each * most) ?? UNITS[0];
+  return `${Math.round(Math.max(0, seconds) / size)} ${unit}`;
 }
 
 /** @param {string | null | undefined} at @param {number} [now] @returns {string} how long ago, or in how long */
@@ -63,6 +64,12 @@ export function ago(at, now = Date.now()) {
   if (Number.isNaN(seconds)) return "";
   if (seconds < -1) return `in ${duration(-seconds)}`;
   return seconds < 2 ? "now" : duration(seconds);
+}
+
+/** @param {string} at @returns {string} how long ago, for the end of a sentence */
+export function past(at) {
+  const words = ago(at);
+  return words === "now" ? "just now" : `${words} ago`;
 }
 
 /** @param {string | number | null | undefined} at @returns {string} the time of day, with the date if it is not today's */

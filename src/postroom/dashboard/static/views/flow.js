@@ -3,9 +3,9 @@
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { client, framed, redraw, Source } from "../app.js";
 import { flow, Graph } from "../flow.js";
-import { Feed, List } from "../list.js";
-import { agentLink, freshButton, letterRow, Panes, reader } from "../reader.js";
-import { ago, amount } from "../text.js";
+import { Feed } from "../list.js";
+import { agentLink, freshButton, letterList, letterPanes, reader } from "../reader.js";
+import { counted, past } from "../text.js";
 
 /** @typedef {import("../types.js").Summary} Summary */
 
@@ -22,20 +22,14 @@ class FlowView {
     this.#shownNumber = Math.max(this.feed.newest, flow.number);
     return this.feed.total;
   });
-  list = new List({
+  list = letterList(() => this.panes, {
     label: "Newest letters",
-    height: 34,
     count: () => this.feed.total,
     at: (index) => this.feed.at(index),
-    id: (/** @type {Summary} */ one) => one.id,
-    row: letterRow,
-    look: (/** @type {Summary} */ one) => one.priority,
     wanted: (first, last) => this.feed.wanted(first, last),
-    picks: (/** @type {Summary} */ one) => this.panes.preview(one),
-    opens: (/** @type {Summary} */ one) => this.panes.open(one),
     touched: () => { this.#stands = true; },
   });
-  panes = new Panes(this.list, (/** @type {Summary} */ one) => ({ letter: one.id, thread: one.thread }));
+  panes = letterPanes(this.list);
   graph = new Graph();
 
   /** @param {import("../app.js").Place} place */
@@ -83,7 +77,7 @@ class FlowView {
   }
 
   template() {
-    const head = html`<header class="pane-head"><h1>${this.title}</h1><span class="faint">${amount(this.feed.total)} letters</span>
+    const head = html`<header class="pane-head"><h1>${this.title}</h1><span class="faint">${counted(this.feed.total, "letter")}</span>
       ${flow.isPaused ? html`<span class="chip">held</span>` : nothing}${freshButton(this.feed.fresh, () => this.#renew())}<span class="grow"></span>
       <button type="button" aria-pressed=${flow.isPaused} @click=${() => this.#hold()}>Hold <kbd>,</kbd></button></header>`;
     const list = framed(this.source, {
@@ -97,7 +91,7 @@ class FlowView {
 
   #picture() {
     const pairs = flow.pairs();
-    const quiet = !pairs.length && flow.lastAt ? `Quiet. The last letter came ${ago(flow.lastAt)} ago.` : !pairs.length ? "Quiet." : `${amount(pairs.length)} pairs in the last seconds`;
+    const quiet = !pairs.length && flow.lastAt ? `Quiet. The last letter came ${past(flow.lastAt)}.` : !pairs.length ? "Quiet." : `${counted(pairs.length, "pair")} in the last seconds`;
     return html`<section class="pane picture" aria-label="Who writes to whom"><header class="pane-head"><h2>Who writes to whom</h2><span class="faint">${quiet}</span>
       <span class="grow"></span><button type="button" aria-pressed=${this.#showsTable} @click=${() => this.#turn()}>Table <kbd>t</kbd></button></header>
       ${this.#showsTable ? nothing : this.graph.element}
@@ -130,12 +124,12 @@ class FlowView {
     if (name === ",") this.#hold();
     else if (name === "t" && !this.panes.isOpen) this.#turn();
     else if (name === "esc" && this.panes.isOpen && !this.panes.isReading) { reader.close(); location.hash = this.panes.address(null); }
-    else return this.panes.key(name) || reader.key(name);
+    else return this.panes.key(name);
     return true;
   }
 
   focus() {
-    this.list.element.focus({ preventScroll: true });
+    this.list.focus();
   }
 }
 

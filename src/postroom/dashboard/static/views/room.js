@@ -5,8 +5,8 @@ import { addressOf, client, framed, go, isOperator, mayAct, redraw, say, sayErro
 import { composer } from "../composer.js";
 import { confirm } from "../dialogs.js";
 import { List, Standing } from "../list.js";
-import { freshButton, letterRow, Panes, reader } from "../reader.js";
-import { ago, amount, clockTime, counted, oneLine, size } from "../text.js";
+import { freshButton, letterList, letterPanes, reader } from "../reader.js";
+import { ago, amount, clockTime, counted, oneLine, past, size } from "../text.js";
 
 // -- agents
 
@@ -129,9 +129,8 @@ class Agents {
   /** @param {string} name @returns {boolean} */
   key(name) {
     const { list } = this;
-    const steps = /** @type {Record<string, number | "first" | "last">} */ ({ j: 1, down: 1, k: -1, up: -1, pgdn: list.page, space: list.page, pgup: -list.page, g: "first", home: "first", G: "last", end: "last" });
-    if (name in steps) list.move(steps[name]);
-    else if (["enter", "o", "right"].includes(name) && list.current) go(addressOf("agent", list.current.agent));
+    if (list.key(name)) return true;
+    if (["enter", "o", "right"].includes(name) && list.current) go(addressOf("agent", list.current.agent));
     else if (name === "s") {
       const names = Object.keys(SORTS);
       this.#by(names[(names.indexOf(this.#sort) + 1) % names.length]);
@@ -140,7 +139,7 @@ class Agents {
   }
 
   focus() {
-    this.list.element.focus({ preventScroll: true });
+    this.list.focus();
   }
 }
 
@@ -169,18 +168,12 @@ class AgentPage {
   tasks = new Source(() => client.call("mail/tasks", { agent_id: this.name, limit: 50 }));
   /** @type {Source<Summary[]>} */
   letters = new Source(async () => (await client.call("mail/letters", { [this.#show]: this.name, limit: 200 })).letters);
-  list = new List({
+  list = letterList(() => this.panes, {
     label: "Letters",
-    height: 34,
     count: () => this.letters.value?.length ?? 0,
     at: (index) => this.letters.value?.[index],
-    id: (/** @type {Summary} */ one) => one.id,
-    row: letterRow,
-    look: (/** @type {Summary} */ one) => one.priority,
-    picks: (/** @type {Summary} */ one) => this.panes.preview(one),
-    opens: (/** @type {Summary} */ one) => this.panes.open(one),
   });
-  panes = new Panes(this.list, (/** @type {Summary} */ one) => ({ letter: one.id, thread: one.thread }));
+  panes = letterPanes(this.list);
 
   /** @param {import("../app.js").Place} place */
   enter(place) {
@@ -206,12 +199,12 @@ class AgentPage {
     this.list.draw();
     const card = this.card.value?.agent?.card ?? {};
     const head = html`<header class="pane-head"><h1><bdi>${this.title}</bdi></h1>${this.card.value ? presence(this.card.value.agent?.presence?.status ?? null) : nothing}<span class="grow"></span>
-      <button type="button" ?disabled=${!mayAct()} @click=${() => this.#write()}>Write <kbd>w</kbd></button></header>
+      <button type="button" ?disabled=${!mayAct()} @click=${() => composer.write(this.name)}>Write <kbd>w</kbd></button></header>
       ${card.description || card.capabilities?.length || card.program ? html`<dl class="card">
         ${card.description ? html`<div><dt>what</dt><dd><bdi>${oneLine(card.description, 400)}</bdi></dd></div>` : nothing}
         ${card.capabilities?.length ? html`<div><dt>can</dt><dd><bdi>${oneLine(card.capabilities.join(", "), 300)}</bdi></dd></div>` : nothing}
         ${card.program ? html`<div><dt>runs</dt><dd><bdi>${oneLine(`${card.program} ${card.model ?? ""}`, 100)}</bdi></dd></div>` : nothing}
-        ${card.registered_at ? html`<div><dt>here since</dt><dd>${ago(card.registered_at)}</dd></div>` : nothing}</dl>` : nothing}
+        ${card.registered_at ? html`<div><dt>registered</dt><dd>${past(card.registered_at)}</dd></div>` : nothing}</dl>` : nothing}
       ${this.tasks.value?.tasks?.length ? html`<details class="tasks-of"><summary>${counted(this.tasks.value.tasks.length, "task")}</summary><ul>${this.tasks.value.tasks.map((/** @type {any} */ task) => html`<li><a href=${addressOf("letter", task.id)}><bdi>${oneLine(task.subject || "(no subject)", 100)}</bdi></a> <span class="chip">${task.state.replace("_", " ")}</span> <span class="faint">${task.giver} → ${task.receiver}, ${ago(task.moved_at)}</span></li>`)}</ul></details>` : nothing}
       <div class="tabs" role="group" aria-label="Which letters">${[["agent_id", "All letters"], ["recipient", "Inbox"], ["sender", "Sent"]].map(([show, words]) => html`<a href=${addressOf("agent", this.name, { show: show === "agent_id" ? null : show })} aria-current=${show === this.#show ? "true" : nothing}>${words}</a>`)}</div>`;
     const list = framed(this.letters, {
@@ -222,22 +215,16 @@ class AgentPage {
     return this.panes.template(head, list);
   }
 
-  #write() {
-    composer.begin({ key: "w", name: "compose", asks: "Your letter:", optional: false }, []);
-    composer.to = this.name;
-    redraw();
-  }
-
   /** @param {string} name @returns {boolean} */
   key(name) {
-    if (name === "w" && mayAct()) this.#write();
+    if (name === "w") composer.write(this.name);
     else if ((name === "esc" || name === "q" || name === "left") && !this.panes.isReading) go("#/agents");
-    else return this.panes.key(name) || reader.key(name);
+    else return this.panes.key(name);
     return true;
   }
 
   focus() {
-    this.list.element.focus({ preventScroll: true });
+    this.list.focus();
   }
 }
 
@@ -328,7 +315,7 @@ const EVERY = 5000; // milliseconds between two looks
 /** What is drawn of the minutes: column, words, and how a value is written. @type {[string, string, (value: number) => string][]} */
 const CHARTS = [
   ["sent", "sent a minute", amount], ["settled", "settled a minute", amount], ["died", "died a minute", amount], ["backlog", "unsettled", amount],
-  ["calls", "calls a minute", amount], ["errors", "errors a minute", amount], ["memory", "memory of the service", size], ["cpu", "processor, of one core", (value) => `${Math.round((value / 60) * 100)} %`],
+  ["calls", "calls a minute", amount], ["errors", "errors a minute", amount], ["memory", "memory of the service", size], ["cpu", "processor, of one core", (value) => `${value < 6 ? ((value / 60) * 100).toFixed(1) : Math.round((value / 60) * 100)} %`],
 ];
 
 class Numbers {

@@ -3,8 +3,7 @@
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { addressOf, client, entryOf, framed, go, offered, redraw, Source } from "../app.js";
 import { composer } from "../composer.js";
-import { List } from "../list.js";
-import { letterRow, Panes, reader, summaryOf } from "../reader.js";
+import { letterList, letterPanes, reader, summaryOf } from "../reader.js";
 import { counted } from "../text.js";
 
 // -- search
@@ -26,19 +25,13 @@ class Search {
 
   /** @type {Source<Summary[]>} */
   source = new Source(() => (this.query ? this.#page([]) : Promise.resolve([])));
-  list = new List({
+  list = letterList(() => this.panes, {
     label: "Letters found",
-    height: 34,
     count: () => this.source.value?.length ?? 0,
     at: (index) => this.source.value?.[index],
-    id: (/** @type {Summary} */ one) => one.id,
-    row: letterRow,
-    look: (/** @type {Summary} */ one) => one.priority,
-    picks: (/** @type {Summary} */ one) => this.panes.preview(one),
-    opens: (/** @type {Summary} */ one) => this.panes.open(one),
     wanted: (_first, last) => { if (last >= (this.source.value?.length ?? 0) - 10) this.#grow(); },
   });
-  panes = new Panes(this.list, (/** @type {Summary} */ one) => ({ letter: one.id, thread: one.thread }));
+  panes = letterPanes(this.list);
 
   /** @param {import("../app.js").Place} place */
   enter(place) {
@@ -48,12 +41,15 @@ class Search {
     this.query = query;
     this.#ranked = ranked;
     this.panes.enter(place);
-    const input = /** @type {HTMLInputElement | null} */ (document.getElementById("search"));
-    if (input && document.activeElement !== input) input.value = query;
+    if (document.activeElement !== field()) write(query);
     if (!isOther) return;
     this.source.reset();
     this.list.picked = "";
     this.source.load();
+  }
+
+  leave() {
+    write("");
   }
 
   refresh() {
@@ -86,7 +82,7 @@ class Search {
     const head = html`<header class="pane-head"><h1>${this.title}</h1>${many ? html`<span class="faint">${counted(many, "letter")}${this.#more ? " or more" : ""}</span>` : nothing}<span class="grow"></span>
       ${this.query ? html`<a class="button" aria-current=${this.#ranked ? nothing : "true"} href=${addressOf("search", "", { q: this.query })}>Newest</a>
         <a class="button" aria-current=${this.#ranked ? "true" : nothing} href=${addressOf("search", "", { q: this.query, best: "1" })}>Best</a>` : nothing}</header>`;
-    if (!this.query) return html`<div class="panes single"><section class="pane" aria-label="Search">${head}<div class="state empty"><h2>Search all letters</h2><p>Press <kbd>/</kbd> and type words. These narrow it down:</p>
+    if (!this.query) return html`<div class="panes single"><section class="pane search-words" tabindex="-1" aria-label="Search">${head}<div class="state empty"><h2>Search all letters</h2><p>Press <kbd>/</kbd> and type words. These narrow it down:</p>
       <dl class="keys">${WORDS.map(([word, means]) => html`<div><dt><code>${word}</code></dt><dd>${means}</dd></div>`)}</dl></div></section></div>`;
     const list = framed(this.source, {
       isEmpty: (letters) => !letters.length,
@@ -98,7 +94,7 @@ class Search {
 
   /** @param {string} name @returns {boolean} */
   key(name) {
-    return this.panes.key(name) || reader.key(name);
+    return this.panes.key(name);
   }
 
   commands() {
@@ -106,9 +102,17 @@ class Search {
   }
 
   focus() {
-    if (this.query) this.list.element.focus({ preventScroll: true });
-    else document.getElementById("search")?.focus();
+    const panel = /** @type {HTMLElement | null} */ (document.querySelector(".search-words"));
+    (this.query ? this.list.element : panel)?.focus({ preventScroll: true });
   }
+}
+
+const field = () => /** @type {HTMLInputElement | null} */ (document.getElementById("search"));
+
+/** Write a query into the field of the page. @param {string} query */
+function write(query) {
+  const input = field();
+  if (input) input.value = query;
 }
 
 export const search = new Search();

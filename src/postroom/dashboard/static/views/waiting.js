@@ -5,12 +5,13 @@ import { addressOf, blocked, client, entryOf, framed, go, mayAct, offered, perso
 import { begun, composer, hasDraft } from "../composer.js";
 import { List, Standing } from "../list.js";
 import { freshButton, Panes, reader } from "../reader.js";
-import { ago, counted, oneLine } from "../text.js";
+import { ago, counted, oneLine, past } from "../text.js";
 
 /** @typedef {import("../types.js").Entry} Entry @typedef {import("../types.js").Summary} Summary */
 
 const OLD = 30_000; // milliseconds after which is asked anyway
 const MOST_SENT = 20; // letters that were sent
+const GOES_ON = ["accept", "write"]; // actions after which a task still waits for the person
 const SHOWN_AFTER = 1000; // milliseconds after which an opened letter counts as shown to the person
 
 class Waiting {
@@ -48,11 +49,16 @@ class Waiting {
   enter(place) {
     const showsSent = place.filters.get("show") === "sent";
     this.#news = place.filters.get("news") === "1";
-    if (showsSent !== this.#showsSent) { this.#standing = new Standing((entry) => entry.letter); this.#seen = 0; }
+    if (showsSent !== this.#showsSent) {
+      this.#standing = new Standing((entry) => entry.letter);
+      this.#seen = 0;
+      this.list.picked = "";
+      this.list.marked.clear();
+    }
     this.#showsSent = showsSent;
     reader.entryOf = (letter) => this.source.value?.find((entry) => entry.letter === letter);
     this.panes.enter(place);
-    composer.settled = (ids) => this.#settled(ids);
+    composer.settled = (ids, action) => this.#settled(ids, action);
     const open = place.filters.get("open");
     if (open) this.list.picked = open;
     else if (this.list.current) this.panes.preview(this.list.current);
@@ -80,8 +86,9 @@ class Waiting {
     return this.source.at;
   }
 
-  /** @param {string[]} ids */
-  #settled(ids) {
+  /** @param {string[]} ids @param {string} action */
+  #settled(ids, action) {
+    if (GOES_ON.includes(action)) return;
     this.#standing.drop(ids);
     for (const id of ids) this.list.marked.delete(id);
     const near = this.list.pickNear();
@@ -119,13 +126,13 @@ class Waiting {
     const head = html`<header class="pane-head"><h1>${this.#showsSent ? "What you sent" : this.title}</h1>
       <span class="faint">${this.#summary()}</span>
       ${freshButton(this.#standing.fresh, () => this.#renew())}
-      <span class="grow"></span>${this.list.marked.size ? this.#marked() : nothing}
+      <span class="grow"></span>
       ${!this.#showsSent && news && news < (waiting.value ?? []).length ? html`<button type="button" aria-pressed=${this.#news} @click=${() => this.#fold()}>${counted(news, "news", "news")} <kbd>f</kbd></button>` : nothing}
       <button type="button" aria-pressed=${this.#showsSent} @click=${() => this.#switch()}>Sent <kbd>s</kbd></button></header>`;
     const list = framed(this.source, {
       isEmpty: () => !this.#standing.shown.length,
       empty: () => (this.#showsSent ? { title: "You have sent nothing yet.", text: "w writes a new letter." } : { title: "Nobody waits for you.", text: "Questions, tasks and letters of agents appear here by themselves." }),
-      content: () => this.list.element,
+      content: () => html`${this.list.element}${this.list.marked.size ? this.#marked() : nothing}`,
     });
     return this.panes.template(head, list);
   }
@@ -134,13 +141,15 @@ class Waiting {
     const entries = blocked();
     if (this.#showsSent || !entries.length) return nothing;
     const oldest = entries.reduce((first, one) => (one.since < first.since ? one : first));
-    return `${entries.length === 1 ? "1 waits" : `${entries.length} wait`}; the oldest since ${ago(oldest.since)}`;
+    return `${entries.length === 1 ? "1 waits" : `${entries.length} wait`}; the oldest came ${past(oldest.since)}`;
   }
 
   #marked() {
     const chosen = this.list.chosen();
-    return html`<span class="marked-bar"><b>${counted(chosen.length, "letter")} marked</b>
-      ${this.#common(chosen).map((action) => html`<button type="button" ?disabled=${!mayAct()} @click=${() => composer.begin(action, chosen)}>${begun(action.name)} <kbd>${action.key}</kbd></button>`)}</span>`;
+    const common = this.#common(chosen);
+    return html`<footer class="marked-bar bar actions"><b>${counted(chosen.length, "letter")} marked</b>
+      ${common.map((action) => html`<button type="button" ?disabled=${!mayAct()} @click=${() => composer.begin(action, chosen)}>${begun(action.name)} <kbd>${action.key}</kbd></button>`)}
+      ${common.length ? nothing : html`<span class="faint">No action fits ${chosen.length === 2 ? "both" : `all ${chosen.length}`}.</span>`}</footer>`;
   }
 
   /** @param {Entry[]} entries @returns {import("../types.js").Action[]} the actions that all of them offer */
@@ -184,7 +193,7 @@ class Waiting {
     if (name === "s" && !this.panes.isReading) { this.#switch(); return true; }
     if (name === "f") { this.#fold(); return true; }
     if (this.#act(name)) return true;
-    return this.panes.key(name) || reader.key(name);
+    return this.panes.key(name);
   }
 
   /** @param {string} name @returns {boolean} whether the key is an action on what is marked, open or picked */
@@ -195,6 +204,7 @@ class Waiting {
     const action = name === "e" ? table.find((one) => one.key === "c") ?? table.find((one) => one.key === "r") : table.find((one) => one.key === name);
     if (!action) {
       if (entries.length > 1 && entries.some((entry) => offered(entry).some((one) => one.key === name))) { say(`Not every marked letter can be answered with ${name}.`, true); return true; }
+      if (name === "u" && this.#showsSent && entries.length) { say("It cannot be taken back any more: somebody has worked on it, or it was taken back.", true); return true; }
       return false;
     }
     const [entry] = entries;
@@ -215,7 +225,7 @@ class Waiting {
   }
 
   focus() {
-    this.list.element.focus({ preventScroll: true });
+    this.list.focus();
   }
 }
 

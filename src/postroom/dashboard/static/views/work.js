@@ -102,9 +102,7 @@ class Tasks {
   }
 
   #give() {
-    composer.begin({ key: "w", name: "compose", asks: "What is to be done?", optional: false }, [], null);
-    composer.givesTask = true;
-    redraw();
+    composer.write("", true);
   }
 
   /** Every task that is shown, column by column. */
@@ -164,7 +162,8 @@ class Tasks {
   }
 
   focus() {
-    (document.getElementById(`task-${this.picked}`) ?? /** @type {HTMLElement | null} */ (document.querySelector(".board-scroll")))?.focus({ preventScroll: true });
+    const first = /** @type {HTMLElement | null} */ (document.querySelector(".task") ?? document.querySelector(".board-scroll"));
+    (document.getElementById(`task-${this.picked}`) ?? first)?.focus({ preventScroll: true });
   }
 }
 
@@ -378,7 +377,7 @@ class Dead {
   /** @param {string} name @returns {boolean} */
   key(name) {
     if (name === "R") this.#revive();
-    else return this.panes.key(name) || reader.key(name);
+    else return this.panes.key(name);
     return true;
   }
 
@@ -387,7 +386,7 @@ class Dead {
   }
 
   focus() {
-    this.list.element.focus({ preventScroll: true });
+    this.list.focus();
   }
 }
 
