@@ -4,8 +4,8 @@
  * Every name, subject and body goes through `visible` before it is shown: characters that hide or reorder text are
  * written out, as the command line writes them out. What is shown is always a text node, and nothing is fetched: an image
  * is its description and address, and a link shows its whole address. What is no markup stays as it was written.
- * The work is linear in the length of the text: each pattern stops at the next character that could begin another one, and
- * after BUDGET elements all is plain text. A line of mixed right-to-left text costs the browser the square of its length, so
+ * The work is linear in the length of the text: each pattern stops at the next character that could begin another one,
+ * and divides no run of characters in more than one way; after BUDGET elements all is plain text. A line of mixed right-to-left text costs the browser the square of its length, so
  * no element holds more than PIECE characters.
  */
 
@@ -125,12 +125,14 @@ const DEEPEST = 6; // lists and quotes in one another
 const MOST_COLUMNS = 40;
 const LONGEST = 500; // characters of a line that begins something; a longer one is text
 
-const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]{0,30})[ \t]*$/;
-const HEADING = /^ {0,3}(#{1,6})\s+(.*?)(?:\s+#+)?\s*$/;
+// Against lines without blanks at their end. No two neighbours of a pattern match the same character: one that could
+// divide a run of blanks in many ways would try them all.
+const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]{0,30})$/;
+const HEADING = /^ {0,3}(#{1,6})[ \t]+(.*)$/;
 const RULE = /^ {0,3}(?:(?:-\s*){3,}|(?:\*\s*){3,}|(?:_\s*){3,})$/;
 const BULLET = /^(\s{0,12})([-*+]|\d{1,9}[.)])\s+(.*)$/;
 const QUOTE = /^ {0,3}> ?(.*)$/;
-const DIVIDER = /^ {0,3}\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
+const DIVIDER = /^:?-+:?$/; // of one column
 const STARTS = [FENCE, HEADING, RULE, BULLET, QUOTE];
 const BOX = /^\[([ xX])\]\s+/;
 
@@ -178,7 +180,7 @@ class Parser {
   /** @param {string} line @param {number} at @param {Block[]} found @returns {number | undefined} */
   oneLine(line, at, found) {
     const heading = begins(HEADING, line);
-    if (heading) found.push({ kind: "heading", level: heading[1].length, of: this.inline(heading[2]) });
+    if (heading) found.push({ kind: "heading", level: heading[1].length, of: this.inline(heading[2].replace(/[ \t]#+$/, "")) });
     else if (begins(RULE, line)) found.push({ kind: "rule" });
     else return undefined;
     return at + 1;
@@ -186,9 +188,11 @@ class Parser {
 
   /** @param {string[]} lines @param {number} at @param {Block[]} found @returns {number | undefined} */
   table(lines, at, found) {
-    if (!lines[at].includes("|") || at + 1 >= lines.length || !begins(DIVIDER, lines[at + 1])) return undefined;
-    const many = cellsOf(lines[at + 1]).length;
-    if (many > MOST_COLUMNS || cellsOf(lines[at]).length !== many) return undefined;
+    const under = lines[at + 1] ?? "";
+    if (!lines[at].includes("|") || under.length >= LONGEST) return undefined;
+    const columns = cellsOf(under);
+    const many = columns.length;
+    if (many > MOST_COLUMNS || !columns.every((one) => DIVIDER.test(one)) || cellsOf(lines[at]).length !== many) return undefined;
     const heads = this.cells(lines[at], many);
     const rows = [];
     let end = at + 2;
@@ -311,8 +315,10 @@ function matched(text, at) {
       return (hit = here(LINK)) ? ["link", hit[1], hit[0].length, hit[2]] : null;
     case "h":
     case "H": {
-      const bare = inWord ? null : here(BARE)?.[0].replace(/[.,;:!?]+$/, "");
-      return bare ? ["link", "", bare.length, bare] : null;
+      if (inWord || !(hit = here(BARE))) return null;
+      let end = hit[0].length;
+      while (".,;:!?".includes(hit[0][end - 1])) end -= 1; // they end the sentence
+      return ["link", "", end, hit[0].slice(0, end)];
     }
     default:
       return null;
@@ -321,7 +327,8 @@ function matched(text, at) {
 
 /** @param {RegExp} start @param {string} line @returns {RegExpExecArray | null} how the line begins a block of a kind */
 function begins(start, line) {
-  return line.length < LONGEST || start === BULLET || start === QUOTE ? start.exec(line) : null;
+  if (start === BULLET || start === QUOTE) return start.exec(line);
+  return line.length < LONGEST ? start.exec(line.trimEnd()) : null;
 }
 
 /** @param {string} line @returns {string[]} the cells of a row of a table */
@@ -331,7 +338,8 @@ function cellsOf(line) {
 
 /** @param {string} text @returns {Block[]} */
 export function parse(text) {
-  return new Parser().blocks(text.split(/\r\n|\r|\n/), 0);
+  // Of the other ends of a line, which no pattern here passes over, the reader sees the name.
+  return new Parser().blocks(text.replace(/[\u0085\u2028\u2029]/g, visible).split(/\r\n|\r|\n/), 0);
 }
 
 /** @param {string} text */
