@@ -99,6 +99,54 @@ def test_a_key_that_does_not_count_is_found_out(room: Room, monkeypatch: pytest.
         test_what_is_said_again_with_its_key_is_done_once(room, "letter")
 
 
+@pytest.mark.parametrize("action", ["approve", "reply", "accept", "answer", "compose"])
+def test_other_words_with_the_same_key_are_refused_and_the_first_ones_named(room: Room, action: str) -> None:
+    coder = room.mailbox("coder")
+    letter, before = "", ""
+    if action == "accept":
+        letter = coder.give_task("human", "Sign it.").id
+    elif action == "answer":
+        task = coder.task(person(room).give_task("coder", "Do it.").id)
+        task.accept()
+        task.start()
+        task.ask("Which one?")
+        (letter,) = [one.letter for one in room.mailbox("human").waiting(opened=True) if one.what == "question"]
+    elif action == "compose":
+        before = "coder "
+    else:
+        letter = coder.escalate("May I?", reason="approval", ladder=["human"]).id
+    act(room, action, letter, words=f"{before}delete it", key="draft-1")
+    with pytest.raises(Conflict) as refused:
+        act(room, action, letter, words=f"{before}delete nothing", key="draft-1")
+    assert action == "compose" or "Your earlier words were sent" in str(refused.value)
+    assert act(room, action, letter, words=f"{before}delete it", key="draft-1").repeated
+    assert not [text for text in texts(room, "coder") if "nothing" in text]
+
+
+def test_a_key_means_one_letter_and_one_action(room: Room) -> None:
+    asked = [room.mailbox("coder").escalate("May I?", reason="approval", ladder=["human"]).id for _ in range(2)]
+    act(room, "reply", asked[0], words="yes", key="draft-1")
+    for action, letter in (("reply", asked[1]), ("approve", asked[0])):
+        with pytest.raises(Conflict, match="Your earlier words were sent: 'yes'"):
+            act(room, action, letter, words="yes", key="draft-1")
+
+
+def test_a_key_whose_words_are_not_compared_is_found_out(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: whatever was sent with the key counts."""
+    monkeypatch.setattr(Act, "_is_answer", lambda *_asked: True)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_other_words_with_the_same_key_are_refused_and_the_first_ones_named(room, "approve")
+
+
+def test_an_unproven_letter_that_used_the_key_first_answers_nothing(room: Room) -> None:
+    asked = room.mailbox("coder").escalate("May I?", reason="approval", ladder=["human"]).id
+    room.mailbox("human").send("coder", "yes", key="draft-1")  # without the person's key
+    with pytest.raises(Conflict, match="unproven"):
+        act(room, "reply", asked, words="yes", key="draft-1")
+    assert [asked] == [one.letter for one in room.mailbox("human").waiting(opened=True)]
+    assert not act(room, "reply", asked, words="yes", key="draft-2").repeated
+
+
 def test_only_the_person_does_it(room: Room) -> None:
     asked = room.mailbox("coder").escalate("May I?", reason="approval", ladder=["human"])
     with pytest.raises(NotAllowed, match="with a person's key"):

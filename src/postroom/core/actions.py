@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
 
-from ..errors import Conflict, IllegalMove, Invalid
+from ..errors import Conflict, IdTaken, IllegalMove, Invalid
 from ..model.brief import quoted
 from ..model.delivery import State
 from ..model.names import check_id
@@ -20,12 +20,14 @@ from ..model.values import check_label, check_text
 from ..store.protocol import first_sent
 from .inbox import Read
 from .messages import Reply, Send, Unsend
+from .proof import is_unproven
 from .tasks import STEPS, TaskStep
 from .verb import MailboxVerb, Verb, perform, verb
 from .waiting_list import Waiting
 from .work import Ack
 
 if TYPE_CHECKING:
+    from ..model.message import Message
     from .authorize import Principal
     from .core import Core
     from .waiting_list import Entry
@@ -107,6 +109,11 @@ def offered(what: str, state: str | None) -> tuple[Action, ...]:
     return OFFERED.get(f"{what} {state}" if what in {"task", "sent"} else what, ())
 
 
+def _text(action: Action, words: str) -> str:
+    """Return the text of an answer."""
+    return ": ".join(piece for piece in (_WORDS_BEFORE.get(action, ""), words) if piece)
+
+
 class ActionTable(Struct):
     """All actions: by the kind of an entry, and what each key is for."""
 
@@ -147,11 +154,11 @@ class Act(MailboxVerb, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> Acted:
         action, words = self._checked()
-        if self.key is not None and self._was_done(core, action):
-            whom = words.split()[0] if action is COMPOSE else "the sender"
-            return Acted(self.letter, action.name, RESULTS[action].format(whom), repeated=True)
+        repeated = self.key is not None and self._was_done(core, action, words)
+        if repeated and action is not COMPOSE:
+            return Acted(self.letter, action.name, RESULTS[action].format("the sender"), repeated=True)
         if action is COMPOSE:
-            return Acted(self.letter, action.name, self._compose(core, principal, words))
+            return Acted(self.letter, action.name, self._compose(core, principal, words), repeated)
         if action is UNSEND:
             receivers = self._unsend(core, principal)
             return Acted(self.letter, action.name, RESULTS[action].format(receivers))
@@ -182,13 +189,37 @@ class Act(MailboxVerb, kw_only=True):
             check_id(self.letter, "letter")
         return action, words
 
-    def _was_done(self, core: Core, action: Action) -> bool:
-        """Return whether an earlier call with this key did it: its letter was sent, or the entry is settled."""
-        if action.asks:
-            return first_sent(core.store, self.agent_id, self.key or "") is not None
-        state = State.DONE if action is DONE else State.DEAD
-        place = None if action is UNSEND else self.agent_id
-        return bool(core.store.find(Query(mailbox=place, message_ids=(self.letter,), states=(state,), limit=1)))
+    def _was_done(self, core: Core, action: Action, words: str) -> bool:
+        """Return whether an earlier call with this key did it; raise IdTaken if it sent something else."""
+        if not action.asks:
+            state = State.DONE if action is DONE else State.DEAD
+            place = None if action is UNSEND else self.agent_id
+            return bool(
+                core.store.find(Query(mailbox=place, message_ids=(self.letter,), states=(state,), limit=1))
+            )
+        first = first_sent(core.store, self.agent_id, self.key or "")
+        if first is None:
+            return False
+        sent = first.message
+        if is_unproven(core, sent):
+            raise IdTaken("An unproven letter in your name has used this key. Nothing was done.", field="key")
+        if action is not COMPOSE and not self._is_answer(
+            core, action, words, sent
+        ):  # `Send` itself compares a new one
+            raise IdTaken(f"Your earlier words were sent: {quoted(sent.text)}. These were not.", field="key")
+        return True
+
+    def _is_answer(self, core: Core, action: Action, words: str, sent: Message) -> bool:
+        """Return whether this letter is what this action with these words sends about the entry."""
+        about = core.store.get((self.letter,)).get(self.letter)
+        opening = (
+            None if about is None else about.message.in_reply_to
+        )  # a step answers the letter that opened its task
+        state = STEPS[_STEPS[action]][0] if action in _STEPS else None
+        of_task = {self.letter} if state is None else {self.letter, opening}
+        text = words or str(state) if state else _text(action, words)
+        moved = None if sent.task is None else sent.task.state
+        return (sent.in_reply_to in of_task, sent.text, moved) == (True, text, state)
 
     def _waiting(self, core: Core, principal: Principal) -> Entry:
         """Return the entry as it waits now; raise Conflict where it does not, or not as it was seen."""
@@ -211,12 +242,10 @@ class Act(MailboxVerb, kw_only=True):
         elif action is DONE:
             perform(core, principal, Ack(agent_id=mailbox, ids=[self.letter]))
         else:
-            begins = _WORDS_BEFORE.get(action, "")
-            text = ": ".join(piece for piece in (begins, words) if piece)
             held = perform(core, principal, Read(agent_id=mailbox, id=self.letter)).letter
             # It is read first, so that the commit refuses a second answer by the revision that was read.
             self._waiting(core, principal)
-            answer = Reply(agent_id=mailbox, id=self.letter, body=text, key=self.key).draft(core)
+            answer = Reply(agent_id=mailbox, id=self.letter, body=_text(action, words), key=self.key).draft(core)
             perform(core, principal, Ack(agent_id=mailbox, ids=[self.letter], held=[held], drafts=[answer]))
 
     def _compose(self, core: Core, principal: Principal, words: str) -> str:
