@@ -36,6 +36,7 @@ from postroom.hosts.sources import FileSource, shown_entry
 from postroom.mcp import prompts
 from postroom.model.alert import AlertLetter, Rung
 from postroom.model.message import Message, Recipient
+from postroom.model.names import PEOPLE
 from postroom.model.task import Standing, TaskState
 from postroom.nanobot.channel import text as channel_text
 from postroom.nanobot.channel import toolbox
@@ -248,10 +249,10 @@ PRESENTERS: dict[str, Callable[[Hostile], str]] = {
     "MCP prompt triage": lambda message: prompts.triage_text("bob", digest(message)),
     "MCP prompt reply": lambda message: prompts.reply_text("bob", channel_letter(message)),
     "MCP prompt handoff": lambda message: prompts.handoff_text("bob", "eve", [channel_letter(message)]),
-    "nanobot, mail": lambda m: channel_text.work(channel_letter(m), m.body, NONCE, answered=True, task=None),
+    "nanobot, mail": lambda m: channel_text.work(channel_letter(m), m.body, NONCE, answered=True, task=None, people=PEOPLE),
     "nanobot, task": lambda message: channel_text.work(
-        channel_letter(message), message.body, NONCE, answered=True, task=task(message)),
-    "nanobot, result": lambda m: channel_text.result(channel_letter(m), m.body, NONCE, task=task(m)),
+        channel_letter(message), message.body, NONCE, answered=True, task=task(message), people=PEOPLE),
+    "nanobot, result": lambda m: channel_text.result(channel_letter(m), m.body, NONCE, task=task(m), people=PEOPLE),
     "swarm prompt": lambda message: format_mailbox_context([swarm(message)]),
     "command line, inbox": lambda message: views.letters(SCREEN, {"letters": [1], "accepted": [letter(message)]}),
 }  # fmt: skip

@@ -68,7 +68,8 @@ def test_a_project_has_files_of_its_own(shell: Shell) -> None:
     before = files(shell)
     done = shell.type("cd work && postroom install gemini --project --rules --yes --json")
     assert 0 == done.code, done.err
-    assert {f"{work}/.gemini/settings.json", f"{work}/GEMINI.md"} == {one["path"] for one in done.json["changes"]}
+    made = {f"{work}/.gemini/settings.json", f"{work}/.gemini/.made-by-postroom", f"{work}/GEMINI.md"}
+    assert made == {one["path"] for one in done.json["changes"]}
     assert 0 == shell.type("cd work && postroom uninstall gemini --project --yes").code
     assert before == files(shell) and [] == list(work.iterdir())
 

@@ -40,9 +40,13 @@ SLOW = {
     "a wide table": "|a" * 20_000 + "\n" + "|-" * 20_000 + "\n" + "|b" * 20_000,
     "spaces": "# " + " " * 300_000 + "x\n``` " + " " * 300_000 + "x y",
     "backticks": "`a" * 250_000,
-    "headings over other ends of lines": "\n".join(["#" + " " * 240 + "a" + " " * 240 + "\u2028b\u2029c\x85d"] * 140),
+    "headings over other ends of lines": "\n".join(
+        ["#" + " " * 240 + "a" + " " * 240 + "\u2028b\u2029c\x85d"] * 140
+    ),
     "headings of blanks": "\n".join(["#" + " " * 240 + "a" + " " * 240 + "b"] * 140),
-    "fences and dividers of blanks": "\n".join(["a|", "```" + " " * 480 + "x y", "a|", "|-" + " " * 480 + "x"] * 70),
+    "fences and dividers of blanks": "\n".join(
+        ["a|", "```" + " " * 480 + "x y", "a|", "|-" + " " * 480 + "x"] * 70
+    ),
     "addresses of full stops": ("http://a" + "." * 1980 + "x ") * 40,
 }
 LONGEST_TASK = 1500  # milliseconds on a busy machine; without a cut it is 47,000

@@ -72,6 +72,6 @@ def test_a_persons_copy_that_was_moved_before_the_commit_is_put_back(reader: Rea
 
 def test_to_take_an_early_move_for_a_copy_is_noticed(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconcile, "is_gone", lambda _path: False)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="State"):
         test_a_letter_that_both_recipients_settled_before_it_was_committed_is_done(reader)
     assert len(reader.quarantined()) == 2

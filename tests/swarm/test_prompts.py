@@ -73,7 +73,7 @@ def test_to_know_only_the_usual_names_of_people_is_noticed(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("postroom.swarm.manager.people_names", lambda _core: PEOPLE)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="unproven"):
         test_mail_of_every_person_of_the_room_is_shown_as_unproven(project, monkeypatch)
 
 

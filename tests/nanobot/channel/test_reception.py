@@ -314,5 +314,5 @@ def test_to_know_only_the_usual_names_of_people_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
     monkeypatch.setattr(f"postroom.nanobot.channel.{module}.people_names", lambda _core: PEOPLE)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="unproven"):
         test_mail_of_every_person_of_the_room_is_shown_as_unproven(tmp_path, monkeypatch)

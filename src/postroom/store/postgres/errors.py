@@ -35,7 +35,7 @@ _CUT = frozenset(
 )  # the server ends sessions, or takes no more
 
 
-class LookFirst(PostroomError):
+class LookFirst(Exception):  # noqa: N818 - it never leaves the store
     """A letter may repeat another one, or a guard must see it."""
 
 
@@ -48,7 +48,7 @@ def translated() -> Iterator[None]:
         raise translate(error) from error
 
 
-def translate(error: Exception) -> PostroomError:
+def translate(error: Exception) -> Exception:
     if isinstance(error, (PoolTimeout, TooManyRequests)):
         return StoreBusy("no connection to the PostgreSQL server came free", hint="is it up? Try again")
     if not isinstance(error, psycopg.Error):
@@ -76,7 +76,7 @@ def translate(error: Exception) -> PostroomError:
     return Damaged(f"PostgreSQL {state}: {said}", hint=RESTORE)
 
 
-def _ours(state: str, said: str, detail: str) -> PostroomError:
+def _ours(state: str, said: str, detail: str) -> Exception:
     if state == LOOK_FIRST:
         return LookFirst()
     if state == "PR002":
