@@ -249,10 +249,12 @@ PRESENTERS: dict[str, Callable[[Hostile], str]] = {
     "MCP prompt triage": lambda message: prompts.triage_text("bob", digest(message)),
     "MCP prompt reply": lambda message: prompts.reply_text("bob", channel_letter(message)),
     "MCP prompt handoff": lambda message: prompts.handoff_text("bob", "eve", [channel_letter(message)]),
-    "nanobot, mail": lambda m: channel_text.work(channel_letter(m), m.body, NONCE, answered=True, task=None, people=PEOPLE),
+    "nanobot, mail": lambda message: channel_text.work(
+        channel_letter(message), message.body, NONCE, answered=True, task=None, people=PEOPLE),
     "nanobot, task": lambda message: channel_text.work(
         channel_letter(message), message.body, NONCE, answered=True, task=task(message), people=PEOPLE),
-    "nanobot, result": lambda m: channel_text.result(channel_letter(m), m.body, NONCE, task=task(m), people=PEOPLE),
+    "nanobot, result": lambda message: channel_text.result(
+        channel_letter(message), message.body, NONCE, task=task(message), people=PEOPLE),
     "swarm prompt": lambda message: format_mailbox_context([swarm(message)]),
     "command line, inbox": lambda message: views.letters(SCREEN, {"letters": [1], "accepted": [letter(message)]}),
 }  # fmt: skip

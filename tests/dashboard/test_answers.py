@@ -158,16 +158,57 @@ def test_somebody_else_was_quicker(one: House, room: Room) -> None:
         tab.type("The page is slow.")
         room.mailbox("human").read(letter).ack_and_reply("The terminal was first.")
         tab.press("Enter")
-        tab.see(".notices .bad", "It no longer waits for you. Nothing was done.")
+        tab.see(".problem", "It no longer waits for you. Nothing was done. Your words are kept here.")
+        assert "The page is slow." == tab.page.input_value("#compose-words")
         assert ["The terminal was first."] == answers(room, letter)
 
 
-def lose_answers(tab: Tab, most: int = 1) -> None:
+def test_drafts_of_letters_that_no_longer_wait_are_deleted_after_a_while(one: House, room: Room) -> None:
+    waits = asked(room, "Still?", subject="It still waits")
+    with one.tab() as tab:
+        pick(tab, "It still waits")
+        tab.page.evaluate(
+            """(waits) => {
+              const day = 86_400_000, draft = (days) => JSON.stringify({ words: "old", at: Date.now() - days * day });
+              localStorage.setItem(`postroom.draft ${waits} reply`, draft(40));
+              localStorage.setItem("postroom.draft gone1 reply", draft(40));
+              localStorage.setItem("postroom.draft gone2 reply", draft(20));
+            }""",
+            waits,
+        )
+        tab.press("r")
+        tab.see("#compose-words")
+        kept = tab.page.evaluate("Object.keys(localStorage).filter((name) => name.startsWith('postroom.draft'))")
+        assert sorted(["postroom.draft gone2 reply", f"postroom.draft {waits} reply"]) == sorted(kept)
+
+
+def test_words_for_several_letters_leave_the_draft_of_each_alone(one: House, room: Room) -> None:
+    for number in range(2):
+        asked(room, "Both?", subject=f"Both of us {number}")
+    with one.tab() as tab:
+        pick(tab, "Both of us 1")
+        tab.press("r")
+        tab.page.wait_for_function("() => document.activeElement?.id === 'compose-words'")
+        tab.type("for the second alone")
+        tab.press("Escape")
+        pick(tab, "Both of us 0")
+        tab.press("v", "j", "v", "r")
+        tab.page.wait_for_function("() => document.activeElement?.id === 'compose-words'")
+        assert "" == tab.page.input_value("#compose-words")
+        tab.type("for both")
+        tab.press("Escape")
+        tab.press("v", "k", "v", "j", "r")
+        tab.page.wait_for_function(
+            "() => document.getElementById('compose-words')?.value === 'for the second alone'"
+        )
+
+
+def lose_answers(tab: Tab, most: int = 1, verb: str = "send") -> None:
     """Let the service's answers to actions be lost, with the connection, though it carried them out."""
     lost: list[int] = []
 
     def change(call: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any] | None:
-        if call["method"] == "visit/act" and call["params"]["verb"] == "send" and len(lost) < most:
+        if call["method"] == "visit/act" and call["params"]["verb"] == verb and len(lost) < most:
             lost.append(1)
             return None
         return reply
@@ -205,13 +246,82 @@ def test_without_the_key_of_its_draft_it_would_arrive_twice(one: House, room: Ro
     """The twin: each attempt has a key of its own."""
     plant = {
         "composer.js": (
-            "const key = draftOf(letter, action.name).key || newKey();\n      try",
+            "const key = this.several ? `${this.key}.${letter}` : this.key;\n      try",
             "const key = newKey();\n      try",
         )
     }
     with one.tab(plant=plant) as tab:
         write_twice(tab, "more than once, alas")
         assert 1 != arrived(room, "more than once, alas")
+
+
+def approve_twice(tab: Tab, subject: str) -> None:
+    """Approve without a word; the first answer is lost, and the composer was closed since."""
+    lose_answers(tab, verb="act")
+    tab.see(".connection.good")
+    answer(tab, subject, "", "a")
+    tab.see(".problem", "Enter sends it again; it arrives once.")
+    tab.see(".connection.good")
+    tab.press("Escape", "a")
+    tab.page.wait_for_function("() => document.activeElement?.id === 'compose-words'")
+    tab.press("Enter")
+
+
+def test_what_was_approved_without_words_is_called_approved_after_a_lost_connection(
+    one: House, room: Room
+) -> None:
+    asked = room.mailbox("coder").escalate("May I?", subject="No words needed", reason="approval").id
+    with one.tab() as tab:
+        approve_twice(tab, "No words needed")
+        tab.see(".notices", "It had arrived the first time, and was sent once.")
+        assert ["approved"] == answers(room, asked)
+
+
+def test_an_approval_whose_key_is_not_kept_is_called_gone(one: House, room: Room) -> None:
+    """The twin: without words, no key is kept."""
+    room.mailbox("coder").escalate("May I?", subject="Nor a key", reason="approval")
+    with one.tab(plant={"composer.js": ("|| subject || tried ?", "|| subject ?")}) as tab:
+        approve_twice(tab, "Nor a key")
+        tab.see(".notices", "It no longer waits for you.")
+
+
+def test_an_answer_that_was_changed_after_a_lost_connection_is_not_called_sent(one: House, room: Room) -> None:
+    letter = asked(room, "How?", subject="Changed my mind")
+    with one.tab() as tab:
+        lose_answers(tab, verb="act")
+        tab.see(".connection.good")
+        answer(tab, "Changed my mind", "first words")
+        tab.see(".problem", "Enter sends it again; it arrives once.")
+        tab.see(".connection.good")
+        tab.type(" and do not touch it")
+        tab.press("Enter")
+        tab.see(".problem", "Your earlier words were sent: 'first words'. These were not.")
+        assert "first words and do not touch it" == tab.page.input_value("#compose-words")
+        assert ["first words"] == answers(room, letter)
+
+
+def test_a_new_letter_that_was_changed_after_a_lost_connection_can_be_sent_as_another(
+    one: House, room: Room
+) -> None:
+    with one.tab() as tab:
+        lose_answers(tab)
+        tab.see(".connection.good")
+        tab.press("w")
+        tab.page.wait_for_function("() => document.activeElement?.id === 'compose-to'")
+        tab.type("coder")
+        tab.page.fill("#compose-words", "the first draft")
+        tab.press("Enter")
+        tab.see(".problem", "Enter sends it again; it arrives once.")
+        tab.see(".connection.good")
+        tab.page.fill("#compose-words", "the second draft")
+        tab.press("Enter")
+        tab.see(
+            ".problem",
+            "Your first words were sent before the connection broke. Enter sends these as another letter.",
+        )
+        tab.press("Enter")
+        tab.see(".notices", "Sent")
+        assert [1, 1] == [arrived(room, words) for words in ("the first draft", "the second draft")]
 
 
 def test_without_the_person_s_process_the_page_only_looks(browser: Browser, one: House, room: Room) -> None:

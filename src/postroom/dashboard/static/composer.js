@@ -2,7 +2,8 @@
  * The text that is being written: for an action on one letter or several, or a new letter.
  *
  * What is written is kept in the page's storage from its first character on, by letter and action, with the key under
- * which it is sent. Sent again after a lost connection, it arrives once. Esc goes back and keeps it.
+ * which it is sent. Sent again after a lost connection, it arrives once. Esc goes back and keeps it. One text for several
+ * letters is a draft of its own, and each letter has its own key.
  */
 
 import { html, nothing } from "./vendor/lit-html/lit-html.js";
@@ -12,16 +13,22 @@ import { counted, oneLine } from "./text.js";
 /** @typedef {import("./types.js").Entry} Entry @typedef {import("./types.js").Action} Action */
 
 const DRAFT = "postroom.draft";
+const KEPT = 30 * 86_400_000; // milliseconds for which a draft is kept whose letter no longer waits
 /** @param {string} letter @param {string} action */
 const draftName = (letter, action) => `${DRAFT} ${letter} ${action}`;
+/** @param {boolean} repeated */
+const once = (repeated) => (repeated ? " It had arrived the first time, and was sent once." : "");
 const newKey = () => crypto.randomUUID?.() ?? Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(16)).join("-");
 
-/** @param {string} letter @param {string} action @returns {{words: string, to: string, subject: string, key: string}} */
-function draftOf(letter, action) {
+/** @typedef {{words: string, to: string, subject: string, key: string, tried: boolean, at: number}} Draft */
+
+/** @param {string} name @returns {Draft} */
+function draftOf(name) {
+  const none = { words: "", to: "", subject: "", key: "", tried: false, at: 0 };
   try {
-    return { words: "", to: "", subject: "", key: "", ...JSON.parse(stored(draftName(letter, action)) ?? "{}") };
+    return { ...none, ...JSON.parse(stored(name) ?? "{}") };
   } catch {
-    return { words: "", to: "", subject: "", key: "" };
+    return none;
   }
 }
 
@@ -31,6 +38,20 @@ export function hasDraft(letter) {
     return Object.keys(localStorage).some((name) => name.startsWith(`${DRAFT} ${letter} `));
   } catch {
     return false;
+  }
+}
+
+/** Delete the drafts of letters that no longer wait, a while after they were written. */
+function sweep() {
+  if (!waiting.value) return;
+  const waits = new Set(waiting.value.map((entry) => entry.letter)).add("new");
+  try {
+    for (const name of Object.keys(localStorage).filter((one) => one.startsWith(`${DRAFT} `))) {
+      const letters = name.slice(DRAFT.length + 1).split(" ")[0].split("+");
+      if (!letters.some((letter) => waits.has(letter)) && Date.now() - draftOf(name).at > KEPT) store(name, null);
+    }
+  } catch {
+    // Nothing is stored in this browser.
   }
 }
 
@@ -48,6 +69,10 @@ class Composer {
   words = "";
   to = "";
   subject = "";
+  draft = ""; // its name in the storage
+  key = "";
+  tried = false; // whether it was sent, and no answer came
+  several = false;
   problem = "";
   isSending = false;
   givesTask = false; // a new letter is a task
@@ -80,8 +105,10 @@ class Composer {
   begin(action, entries, own = null) {
     if (!mayAct()) return say("This page may only look now. Type `postroom dashboard` in a terminal to answer.", true);
     Object.assign(this, { action, entries, own, problem: "", isSending: false, givesTask: false });
-    const kept = draftOf(this.#about[0], action.name);
-    Object.assign(this, { words: kept.words, to: kept.to || String(own?.params.to ?? ""), subject: kept.subject });
+    sweep();
+    const draft = draftName(this.#about.join("+"), action.name);
+    const kept = draftOf(draft);
+    Object.assign(this, { draft, key: kept.key || newKey(), tried: kept.tried, several: entries.length > 1, words: kept.words, to: kept.to || String(own?.params.to ?? ""), subject: kept.subject });
     if (!action.asks && !own) return void this.send();
     redraw();
     requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById(this.isNew && !this.to ? "compose-to" : "compose-words")?.focus()));
@@ -104,18 +131,16 @@ class Composer {
   }
 
   #keep() {
-    for (const letter of this.#about) {
-      const name = draftName(letter, this.action?.name ?? "");
-      const key = draftOf(letter, this.action?.name ?? "").key || newKey();
-      store(name, this.words || this.to || this.subject ? JSON.stringify({ words: this.words, to: this.to, subject: this.subject, key }) : null);
-    }
+    const { words, to, subject, key, tried } = this;
+    store(this.draft, words || to || subject || tried ? JSON.stringify({ words, to, subject, key, tried, at: Date.now() }) : null);
   }
 
   async send() {
-    const { action, entries, own } = this;
+    const { action, entries, own, draft } = this;
     if (!action || this.isSending) return;
     if (action.asks && !this.words.trim() && !action.optional) return this.#refuse("It needs words. Esc goes back.");
     if (this.isNew && !this.to.trim()) return this.#refuse("It needs a name: to whom?");
+    this.tried = action.asks !== "";
     this.#keep();
     this.isSending = true;
     redraw();
@@ -125,10 +150,9 @@ class Composer {
     const gone = [];
     let said = "";
     for (const letter of this.#about) {
-      const key = draftOf(letter, action.name).key || newKey();
+      const key = this.several ? `${this.key}.${letter}` : this.key;
       try {
         said = await this.#perform(letter, key);
-        store(draftName(letter, action.name), null);
         done.push(letter);
       } catch (error) {
         if (error instanceof Refusal && error.kind === "Conflict" && entries.length) {
@@ -140,10 +164,15 @@ class Composer {
         this.entries = entries.filter((entry) => !done.includes(entry.letter) && !gone.includes(entry.letter));
         if (done.length) this.settled(done, action.name);
         if (!action.asks && !own) { this.action = null; sayError(error); return; }
-        return this.#refuse(`${wordsOf(error)}${error instanceof Lost ? " Enter sends it again; it arrives once." : ""}`);
+        return this.#refuse(this.#why(error));
       }
     }
     this.isSending = false;
+    if (!done.length && this.words.trim()) {
+      waiting.load();
+      return this.#refuse(`${said} Your words are kept here.`);
+    }
+    store(draft, null);
     this.action = null;
     const all = done.length > 1 ? `Done with ${counted(done.length, "letter")}.${gone.length ? ` ${gone.length} no longer waited for you.` : ""}` : said;
     say(all, done.length === 0);
@@ -152,22 +181,33 @@ class Composer {
     this.closed();
   }
 
+  /** @param {unknown} error @returns {string} why it was not sent, and what Enter does next */
+  #why(error) {
+    if (!(error instanceof Refusal)) return String(error);
+    if (error instanceof Lost) return `${error.message} Enter sends it again; it arrives once.`;
+    if (error.kind !== "IdTaken") return wordsOf(error);
+    this.key = newKey();
+    this.#keep();
+    waiting.load();
+    return this.isNew || this.own?.verb === "reply" ? "Your first words were sent before the connection broke. Enter sends these as another letter." : error.message;
+  }
+
   /** @param {string} letter @param {string} key @returns {Promise<string>} what was done */
   async #perform(letter, key) {
     const words = this.words.trim();
     if (this.own) {
-      await client.act(this.own.verb, { ...this.own.params, [this.own.words ?? "body"]: words, key });
-      return this.own.done;
+      const { repeated } = await client.act(this.own.verb, { ...this.own.params, [this.own.words ?? "body"]: words, key });
+      return this.own.done + once(repeated);
     }
     if (this.isNew) {
       const receipt = await client.act(this.givesTask ? "give_task" : "send", { to: this.to.trim(), subject: this.subject.trim(), body: words, key });
       const unknown = (receipt.unknown ?? []).filter((/** @type {string} */ name) => name !== person()).map((/** @type {string} */ name) => oneLine(name, 60));
       const waits = unknown.length ? ` No agent named ${unknown.join(" or ")} has been seen here yet. The letter will wait.` : "";
-      return `${this.givesTask ? "Given" : "Sent"} to ${oneLine(this.to, 60)}.${waits}`;
+      return `${this.givesTask ? "Given" : "Sent"} to ${oneLine(this.to, 60)}.${waits}${once(receipt.repeated)}`;
     }
     const entry = this.entries.find((one) => one.letter === letter);
     const answer = await client.act("act", { letter, action: this.action?.name, words, key, state: entry?.state ?? null });
-    return answer.done;
+    return answer.done + once(answer.repeated);
   }
 
   /** @param {string} why */

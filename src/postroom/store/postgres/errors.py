@@ -35,7 +35,7 @@ _CUT = frozenset(
 )  # the server ends sessions, or takes no more
 
 
-class LookFirst(Exception):  # noqa: N818 - it never leaves the store
+class LookFirst(Exception):
     """A letter may repeat another one, or a guard must see it."""
 
 
