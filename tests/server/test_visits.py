@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -79,6 +80,38 @@ def test_codes_and_visits_are_few_however_many_are_opened(known: Visits, clock: 
         tokens.append(known.enter(known.open("human", is_proven=True)[0])[0])
     assert is_over(lambda: known.find(tokens[0])) and not is_over(lambda: known.find(tokens[1]))
     assert visits.MAX_VISITS == known.count
+
+
+def test_unproven_visits_end_no_page_and_no_proven_visit(known: Visits, clock: list[float]) -> None:
+    def entered(*, is_proven: bool) -> tuple[str, visits.Visit]:
+        clock[0] += 1
+        return known.enter(known.open("human", is_proven=is_proven)[0])
+
+    proven, _ = entered(is_proven=True)
+    looked_at, shown = entered(is_proven=False)
+    known.join(shown.principal, "tab", lambda: None, lambda _notice: True)
+    flood = [entered(is_proven=False)[0] for _ in range(visits.MAX_VISITS + 1)]
+    assert [False, False, True] == [is_over(partial(known.find, one)) for one in (proven, looked_at, flood[0])]
+    for number, visit in enumerate(list(known._visits.values())):
+        known.join(visit.principal, number, lambda: None, lambda _notice: True)
+    late, _ = known.open("human", is_proven=False)
+    for _ in range(2):
+        with pytest.raises(Busy, match="too many visits"):
+            known.enter(late)
+    many = sum(not one.is_proven for one in known._visits.values())
+    entered(is_proven=True)
+    assert many - 1 == sum(not one.is_proven for one in known._visits.values())
+    assert visits.MAX_VISITS == known.count
+
+
+def test_unproven_codes_take_the_place_of_no_proven_one(known: Visits, clock: list[float]) -> None:
+    mine, visit = known.open("human", is_proven=True)
+    for _ in range(visits.MAX_CODES + 1):
+        known.open("human", is_proven=False)
+    assert visit is known.enter(mine)[1]
+    assert [True, False] == [
+        known.describe(known.open("human", is_proven=one)[1])["proven"] for one in (True, False)
+    ]
 
 
 def test_without_http_there_is_no_link() -> None:

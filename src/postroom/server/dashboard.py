@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..dashboard.files import AT, FOR_EVER, HEADERS, NEVER, TYPES, files, front_page, policy
-from ..errors import NotAllowed
+from ..errors import Busy, NotAllowed
 from .http import (
     Reply,
     error_reply,
@@ -80,7 +80,7 @@ async def _enter(app: HttpApp, scope: Scope, receive: Receive) -> Reply:
     visits = app.executor.visits
     try:
         token, visit = visits.enter(value.get("code") if isinstance(value, dict) else None)
-    except NotAllowed as wrong:
+    except (NotAllowed, Busy) as wrong:
         return plain_refusal(wrong)
     return json_reply(200, {"token": token, "visit": visits.describe(visit)})
 

@@ -99,6 +99,11 @@ class Visit(Struct, eq=False, kw_only=True):
     # What ends a connection of this visit, and what sends it a notification, by its caller.
     tabs: dict[object, tuple[Callable[[], None], Push]] = field(default_factory=dict)
 
+    @property
+    def is_proven(self) -> bool:
+        """Whether the person's key opened it."""
+        return not self.principal.heeds_seals
+
 
 class Code(Struct):
     """A code that opens a visit once."""
@@ -131,7 +136,7 @@ class Visits:
         visit = Visit(id=id, person=person, operator=operator and lender is not None, principal=principal)
         visit.lender = lender
         while len(self._codes) >= MAX_CODES:
-            del self._codes[next(iter(self._codes))]
+            del self._codes[min(self._codes, key=lambda one: self._codes[one].visit.is_proven)]
         code = _secret()
         self._codes[token_hash(code)] = Code(visit, _now() + CODE_SECONDS)
         return code, visit
@@ -147,9 +152,15 @@ class Visits:
             raise NotAllowed("this link was opened before", field="code", hint=f"{AGAIN}; {LOCK}")
         if code is None or code.until < _now():
             raise NotAllowed("this link is unknown, or older than a minute", field="code", hint=AGAIN)
+        if len(self._visits) >= MAX_VISITS:
+            # Any process of this user opens unproven visits: those end no page that somebody looks at.
+            least, last = min(
+                ((one.is_proven, bool(one.tabs), one.used_at), key) for key, one in self._visits.items()
+            )
+            if not code.visit.is_proven and any(least[:2]):
+                raise Busy("too many visits are open", hint=LOCK.partition(": ")[2])
+            self._end(last)
         code.is_used = True
-        while len(self._visits) >= MAX_VISITS:
-            self._end(min(self._visits, key=lambda one: self._visits[one].used_at))
         token = f"{PREFIX}{_secret()}"
         self._visits[token_hash(token)] = code.visit
         code.visit.used_at = _now()
@@ -184,6 +195,7 @@ class Visits:
             "person": visit.person,
             "acts": visit.lender is not None,
             "operator": visit.operator and visit.lender is not None,
+            "proven": visit.is_proven,
             "idle_seconds": IDLE_SECONDS,
             "started_at": self._started_at,
         }
