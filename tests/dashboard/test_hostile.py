@@ -237,7 +237,7 @@ JUNK = (
     ),
     *("\na|b\n|---|---|\n", "\na|b\n|---|---|\n", "|", "|"),
     *("\u202e", "\u0000"[:0], "\U0001f469\u200d\U0001f4bb", "\ud7ff", "é"),
-    *("\u2028", "\u2029", "\x85", "\v", " " * 200),
+    *("\u2028", "\u2029", "\x85", "\v", " " * 200, "[a](javascript:b)"),
 )
 RENDER = """async ([base, texts]) => {
   const { markdown } = await import(`${base}/text.js`);
@@ -313,6 +313,25 @@ def test_text_of_any_shape_is_rendered_in_linear_time(one: House) -> None:
             (got,) = rendered(tab, [text[: 64 * 1024]])
             assert got["spent"] < LONGEST_TASK, name
             assert got["longest"] <= 2000, name
+
+
+def test_no_letter_links_to_this_page_or_to_the_code_of_a_visit(one: House) -> None:
+    port = one.daemon.port
+    hosts = (f"127.0.0.1:{port}", f"2130706433:{port}", "elsewhere.example")
+    bad = [f"http://{host}/dashboard/#code=abc" for host in hosts] + [f"HTTP://127.1:{port}/", "http://x:99999/"]
+    with one.tab() as tab:
+        said = rendered(tab, [text for address in bad for text in (address, f"see [here]({address})")])
+        assert [[]] * len(said) == [got["links"] for got in said]
+        assert all(bad[at // 2] in got["text"] for at, got in enumerate(said)), "it can still be read"
+        (got,) = rendered(tab, ["https://x.example/dashboard/#/code"])
+        assert ["https://x.example/dashboard/#/code"] == got["links"]
+
+
+def test_the_label_of_a_link_holds_no_other_link(one: House) -> None:
+    with one.tab() as tab:
+        (got,) = rendered(tab, ["[https://bank.example **https://bank.example/a**](https://elsewhere.example/)"])
+        assert ["https://elsewhere.example/"] == got["links"]
+        assert "https://bank.example https://bank.example/a (https://elsewhere.example/)" == got["text"]
 
 
 def test_what_agents_write_looks_as_they_meant_it(one: House) -> None:

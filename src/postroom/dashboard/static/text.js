@@ -96,9 +96,15 @@ export function size(bytes) {
   return bytes < 1024 * 1024 ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
 }
 
-/** @param {unknown} address @returns {string | null} the address if a browser may open it: http and https alone */
+/**
+ * @param {unknown} address
+ * @returns {string | null} the address if a letter may link to it: http and https alone, and never this page, or any other
+ *   with the code of a visit, which a click would enter with
+ */
 export function webAddress(address) {
-  return typeof address === "string" && /^https?:\/\/[^\s<>"']{1,2000}$/i.test(address) ? address : null;
+  if (typeof address !== "string" || !/^https?:\/\/[^\s<>"']{1,2000}$/i.test(address) || !URL.canParse(address)) return null;
+  const { origin, hash } = new URL(address);
+  return origin === location.origin || /^#code=/i.test(hash) ? null : address;
 }
 
 /** @param {unknown} name @returns {string} a name that is safe on every disk */
@@ -259,8 +265,8 @@ class Parser {
     return end;
   }
 
-  /** @param {string} text @param {number} depth @returns {Inline[]} */
-  inline(text, depth = 0) {
+  /** @param {string} text @param {number} depth @param {boolean} inLabel of a link: no link within @returns {Inline[]} */
+  inline(text, depth = 0, inLabel = false) {
     if (depth > 3) return [{ kind: "text", text }];
     /** @type {Inline[]} */
     const found = [];
@@ -280,8 +286,9 @@ class Parser {
       const [kind, inner, length, address] = match;
       if (kind === "code") found.push({ kind, text: inner });
       else if (kind === "text") plain = inner;
-      else if (kind === "link") found.push({ kind, label: this.inline(inner, depth + 1), address: address ?? "" });
-      else found.push({ kind, of: this.inline(inner, depth + 1) });
+      else if (kind !== "link") found.push({ kind, of: this.inline(inner, depth + 1, inLabel) });
+      else if (inLabel) plain = text.slice(at, at + length);
+      else found.push({ kind, label: this.inline(inner, depth + 1, true), address: address ?? "" });
       at += length;
     }
     if (plain) found.push({ kind: "text", text: plain });
