@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from postroom.room import Room
 from tests.daemons import until
-from tests.dashboard.browser import House, Tab, house
+from tests.dashboard.browser import STORED, House, Tab, house
 from tests.server.http.running import daemon
-from tests.server.http.visiting import lending
+from tests.server.http.visiting import code_of, lending
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -73,6 +74,7 @@ def test_from_the_link_to_an_answered_question_by_keys_alone(one: House, room: R
         assert proven.proof is not None
         tab.gone(".list [role=option]", "Drop the index")
         assert code not in tab.page.url
+        tab.expected = ("401",)  # the other token
         assert [] == tab.complaints()
 
 
@@ -80,8 +82,57 @@ def test_a_link_is_good_once(one: House) -> None:
     with one.tab("#code=" + "a" * 43) as tab:
         tab.see("main.locked", "postroom dashboard")
         assert "a" * 43 not in tab.page.url
+        tab.open("?#/tasks")
+        tab.see(".connection.good")
+        tab.go("#code=" + "b" * 43)
+        tab.see(".notices", "this link is unknown")
+        tab.see("nav")
         tab.expected = ("403",)
         assert [] == tab.complaints()
+
+
+@pytest.mark.parametrize("at", ["start", "open tab"])
+def test_a_link_ends_no_living_visit_by_itself(one: House, at: str) -> None:
+    code, again = opened_without_key(one), opened_without_key(one)
+    with one.tab(f"#code={code}" if at == "start" else "#/tasks") as tab:
+        if at != "start":
+            tab.see("nav")
+            tab.go(f"#code={code}")
+        tab.see("main.locked [role=alert]", "Opened without the person's key: an agent may have made the link.")
+        assert code not in tab.page.url
+        tab.page.click("text=Stay in this visit")
+        tab.see(".connection.good")
+        assert one.token == tab.page.evaluate(f"localStorage.getItem({STORED!r})")
+        assert 0 == tab.page.locator(".unproven").count()
+        tab.go(f"#code={again}")
+        tab.page.click("text=Change to the other one")
+        tab.see(".unproven", "Opened without the person's key: it can only look.")
+        assert one.token != tab.page.evaluate(f"localStorage.getItem({STORED!r})")
+        assert [] == tab.complaints()
+
+
+def test_a_link_opens_a_page_that_is_locked(one: House) -> None:
+    with one.tab("#code=" + "a" * 43, token="of nobody") as tab:  # noqa: S106 - it is none
+        tab.see("main.locked")
+        code = opened_without_key(one)
+        tab.go(f"#code={code}")
+        tab.see(".connection.good")
+        assert code not in tab.page.url
+        tab.expected = ("403", "401")
+        assert [] == tab.complaints()
+
+
+@pytest.mark.parametrize("name", ["constructor", "__proto__", "nowhere"])
+def test_an_address_of_no_view_shows_what_waits(one: House, name: str) -> None:
+    with one.tab(f"#/{name}") as tab:
+        tab.see(".panes")
+        assert [] == tab.complaints()
+
+
+def opened_without_key(one: House) -> str:
+    """The code of a visit that any process of this user gets."""
+    with ThreadPoolExecutor(1) as thread:  # the thread of the tests has an event loop, that of Playwright
+        return thread.submit(code_of, one.daemon).result()
 
 
 def test_several_are_answered_at_once(one: House, room: Room) -> None:

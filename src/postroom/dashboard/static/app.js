@@ -65,7 +65,7 @@ export function stay(address) {
 
 // -- the connection: JSON-RPC over a WebSocket, opened again whenever it breaks
 
-/** @typedef {{person: string, acts: boolean, operator: boolean, started_at: string}} Visit */
+/** @typedef {{person: string, acts: boolean, operator: boolean, proven: boolean, started_at: string}} Visit */
 
 /** A refusal of the service, in its own words. */
 export class Refusal extends Error {

@@ -25,9 +25,12 @@ const VIEWS = { ...Object.fromEntries(MENU), agent: agentPage, letter: letterPag
 
 const root = /** @type {HTMLElement} */ (document.getElementById("app"));
 let place = placeOf(location.hash);
-/** @type {View} */
-let current = VIEWS[place.view] ?? waitingView;
+/** @param {string} name @returns {View} */
+const viewOf = (name) => (Object.hasOwn(VIEWS, name) ? VIEWS[name] : waitingView);
+let current = viewOf(place.view);
 let locked = ""; // why nothing is shown
+/** @type {{proven: boolean, choose: (takes: boolean) => void} | null} whether another visit takes the place of this one */
+let other = null;
 let known = ""; // when the service began: another one has forgotten everything
 let wantsFocus = false; // the view takes the focus as soon as it can, unless something else has it
 let told = 0; // how many waited when the person was told last
@@ -36,13 +39,8 @@ let urgent = null;
 
 async function start() {
   drawWith(draw);
-  const code = /^#code=([\w-]+)$/.exec(location.hash)?.[1];
-  if (code) {
-    // Before anything else: a code in the address could be copied with it.
-    history.replaceState(null, "", addressOf("waiting"));
-    place = placeOf(location.hash);
-    if (!(await visit(code))) return redraw();
-  }
+  addEventListener("hashchange", moved);
+  if ((await entered()) === false) return redraw();
   listen();
   if (!token()) locked = "This page shows a room only to whom it was opened for.";
   else client.connect();
@@ -50,18 +48,40 @@ async function start() {
   redraw();
 }
 
-/** @param {string} code @returns {Promise<boolean>} */
-async function visit(code) {
+/** @returns {Promise<boolean | null>} whether the code in the address opened a visit, which is kept now; null: there is none, or it was declined */
+async function entered() {
+  const code = /^#code=([\w-]+)$/.exec(location.hash)?.[1];
+  if (!code) return null;
+  // Before anything else: a code in the address could be copied with it.
+  history.replaceState(null, "", addressOf("waiting"));
+  place = placeOf(location.hash);
   const answer = await fetch("/dashboard/visit", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code }) })
     .then(async (reply) => ({ ok: reply.ok, ...(await reply.json()) }))
     .catch(() => ({ ok: false, error: "The service does not answer." }));
-  if (answer.ok) keepToken(answer.token);
-  else locked = `${visible(answer.error)} ${visible(answer.hint ?? "")}`;
+  if (!answer.ok) locked = `${visible(answer.error)} ${visible(answer.hint ?? "")}`;
+  else if (!(await isAlive()) || (await new Promise((choose) => { other = { proven: answer.visit.proven, choose }; redraw(); }))) keepToken(answer.token);
+  else answer.ok = null;
+  other = null;
   return answer.ok;
 }
 
+/** @returns {Promise<boolean>} whether the visit that this browser has goes on: any page may send a person here with its own */
+async function isAlive() {
+  if (!token()) return false;
+  const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "visit", params: {} });
+  const reply = await fetch("/", { method: "POST", headers: { "Content-Type": "application/json", Authorization: `Bearer ${token()}` }, body });
+  return reply.ok && Boolean((await reply.json()).result);
+}
+
+async function moved() {
+  const isEntered = await entered();
+  if (isEntered) return location.reload();
+  if (isEntered === false && client.status === "open") { say(locked, true); locked = ""; }
+  if (!locked) { place = placeOf(location.hash); arrive(); }
+  redraw();
+}
+
 function listen() {
-  addEventListener("hashchange", () => { place = placeOf(location.hash); arrive(); redraw(); });
   document.addEventListener("keydown", pressed);
   addEventListener("storage", (event) => isToken(event) && location.reload());
   client.addEventListener("open", opened);
@@ -94,7 +114,7 @@ function opened() {
 }
 
 function arrive() {
-  const next = VIEWS[place.view] ?? waitingView;
+  const next = viewOf(place.view);
   if (next !== current) {
     if (composer.isOpen) composer.close();
     closeDialog();
@@ -109,7 +129,7 @@ function arrive() {
 
 /** @param {KeyboardEvent} event */
 function pressed(event) {
-  if (locked) return;
+  if (locked || other) return;
   const name = keyOf(event);
   if (!name) return;
   const number = Number(name);
@@ -187,10 +207,20 @@ waiting.listen(announce);
 
 function draw() {
   announce();
-  render(locked ? lockedPage() : page(), root);
-  if (!wantsFocus || locked) return;
+  render(other ? otherPage(other) : locked ? lockedPage() : page(), root);
+  if (!wantsFocus || locked || other) return;
   if (document.activeElement === document.body) current.focus?.();
   wantsFocus = document.activeElement === document.body;
+}
+
+const UNPROVEN = "Opened without the person's key";
+
+/** @param {NonNullable<typeof other>} other */
+function otherPage({ proven, choose }) {
+  return html`<main class="locked"><h1><img src=${icon()} alt="" width="32" height="32"> Postroom</h1>
+    <p role="alert">A link opened another visit, while one is open in this browser. ${proven ? "The other one was opened with the person's key." : `${UNPROVEN}: an agent may have made the link.`}</p>
+    <p><button type="button" @click=${() => choose(false)}>Stay in this visit</button>
+      <button type="button" @click=${() => choose(true)}>Change to the other one</button></p></main>`;
 }
 
 function lockedPage() {
@@ -214,7 +244,7 @@ function page() {
       <button type="button" class="plain" title="Commands" @click=${() => palette(commands())}><span aria-hidden="true">☰</span><span class="unseen">Commands</span></button></header>
     <nav aria-label="Views">${MENU.map(([name, view], at) => html`<a href=${addressOf(name)} aria-current=${view === current || (name === "agents" && current === agentPage) ? "page" : nothing}>
       <span>${view.title}</span>${count(name)}<kbd aria-hidden="true">${at + 1}</kbd></a>`)}</nav>
-    <main id="main" class=${isOld ? "old" : ""}>${old}${current.template()}</main>
+    <main id="main" class=${isOld ? "old" : ""}>${old}${client.visit?.proven === false ? html`<p class="notice bad unproven">${UNPROVEN}: it can ${mayAct() ? "write, but not approve" : "only look"}.</p>` : nothing}${current.template()}</main>
     ${composer.isOpen && !holdsComposer() ? html`<div class="drawer">${composer.template()}</div>` : nothing}
     <div class="notices" role="status" aria-live="polite">${notice.text && Date.now() < notice.until ? html`<p class=${notice.isBad ? "bad" : ""}>${notice.text}</p>` : nothing}</div>`;
 }
