@@ -64,13 +64,13 @@ def let_things_wait(shell: Shell) -> None:
         room.mailbox("dan").task("t-2").reject("no")
 
 
-def test_all_that_waits_is_reported_once_urgent_first_then_the_oldest(shell: Shell) -> None:
+def test_all_that_waits_is_reported_once_urgent_first_then_by_kind(shell: Shell) -> None:
     let_things_wait(shell)
     expected = [
-        ("escalation", "bob", "No access."),
-        ("letter", "bob", "a plain letter"),
         ("question", "bob", "Which one?"),
+        ("escalation", "bob", "No access."),
         ("task", "carol", "Sign this."),
+        ("letter", "bob", "a plain letter"),
         ("news", "dan", "no"),
     ]
     assert waiting(shell) == waiting(shell, "--as", "ceo") == expected

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 import postroom
-from postroom.cli.escalation import presses, questions_first
+from postroom.cli.escalation import presses
 from postroom.cli.inbox import session
 from postroom.cli.inbox import state as inbox_state
 from postroom.cli.inbox.screen import Key
@@ -30,6 +30,7 @@ from postroom.clock import SystemClock
 from postroom.core import actions, waiting_list
 from postroom.core.actions import GONE
 from postroom.errors import Conflict, IllegalMove, Invalid
+from postroom.formats.plain import plain
 from tests.people import person
 
 NOW = SystemClock().now().wall
@@ -187,7 +188,7 @@ def test_an_answer_is_shown_and_taken_back_while_nobody_worked_on_it(tmp_path: A
     with postroom.open(tmp_path / "room.db", durability="process") as room:
         human, bob = person(room), room.mailbox("bob")
         bob.escalate("May I?", reason="approval", ladder=["human"])
-        (waits,) = questions_first(human.waiting())
+        (waits,) = map(plain, human.waiting())
         session.do(human, Do(waits, actions.APPROVE))
         assert bob.escalations() == []
         (answer,) = session.sent(human)
@@ -196,7 +197,7 @@ def test_an_answer_is_shown_and_taken_back_while_nobody_worked_on_it(tmp_path: A
         assert isinstance(wish, Do)
         assert "Taken back from bob." == session.do(human, wish)
         assert bob.check() == []
-        (again,) = questions_first(human.waiting())
+        (again,) = map(plain, human.waiting())
         assert again["id"] == waits["id"], "the question waits again"
         session.do(human, Do(again, actions.DECLINE, "Not now."))
         assert [letter.text for letter in bob.check()] == ["declined: Not now."]
@@ -211,9 +212,7 @@ def test_what_is_urgent_comes_first(tmp_path: Any) -> None:
         bob = room.mailbox("bob")
         bob.escalate("May I?", reason="approval", ladder=["human"])
         bob.send("human", "Fire!", priority="urgent")
-        assert ["letter", "escalation"] == [
-            one["what"] for one in questions_first(room.mailbox("human").waiting())
-        ]
+        assert ["letter", "escalation"] == [one.what for one in room.mailbox("human").waiting()]
 
 
 def test_who_waits_for_an_answer_comes_before_tasks_and_a_step_is_not_taken_back(tmp_path: Any) -> None:
@@ -222,7 +221,7 @@ def test_who_waits_for_an_answer_comes_before_tasks_and_a_step_is_not_taken_back
         task = bob.give_task("human", "Sign it.", id="t-1")
         bob.send("human", "Just so.")
         bob.send("human", "Which one?", kind="request")
-        listed = questions_first(room.mailbox("human").waiting())
+        listed = list(map(plain, room.mailbox("human").waiting()))
         assert [one["text"] for one in listed] == ["Which one?", "Sign it.", "Just so."]
         assert [presses(one, NOW) for one in listed] == [["waits"], [], []]
         (waits,) = [one for one in listed if one["what"] == "task"]
@@ -369,9 +368,7 @@ def test_no_number_of_questions_hides_a_letter(monkeypatch: pytest.MonkeyPatch) 
         for _ in range(5):
             room.mailbox("ann").escalate("May I?", reason="approval")
         room.mailbox("bob").send("human", "Hello")
-        assert ["escalation"] * 5 + ["letter"] == [
-            one["what"] for one in questions_first(room.mailbox("human").waiting())
-        ]
+        assert ["escalation"] * 5 + ["letter"] == [one.what for one in room.mailbox("human").waiting()]
 
 
 @pytest.mark.parametrize("looks", [1, 2])
@@ -380,7 +377,7 @@ def test_the_quicker_of_two_processes_decides(tmp_path: Any, monkeypatch: pytest
     with postroom.open(tmp_path / "room.db", durability="process") as room:
         human, honest, left = person(room), actions.Act._waiting, [looks]
         sent = room.mailbox("ann").send("human", "May I?")
-        (waits,) = questions_first(human.waiting())
+        (waits,) = map(plain, human.waiting())
 
         def and_just_then(*asked: Any) -> Any:
             found = honest(*asked)

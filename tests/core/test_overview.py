@@ -30,28 +30,28 @@ def let_things_wait(room: Room, clock: FakeClock) -> None:
     room.mailbox("carol").send("dan", "for dan")
 
 
-def test_each_thing_waits_once_urgent_first_then_the_oldest(room: Room, clock: FakeClock) -> None:
+def test_each_thing_waits_once_urgent_first_then_by_kind(room: Room, clock: FakeClock) -> None:
     let_things_wait(room, clock)
     found = room.mailbox("human").waiting()
     assert [(one.what, one.sender, one.text) for one in found] == [
         ("letter", "carol", "Fire!"),
-        ("escalation", "bob", "No access."),
-        ("letter", "bob", "a plain letter"),
         ("question", "bob", "Which one?"),
+        ("escalation", "bob", "No access."),
         ("task", "carol", "Sign this."),
+        ("letter", "bob", "a plain letter"),
     ]
     assert {"human"} == {one.mailbox for one in found}
-    assert [one.priority for one in found[:2]] == [Priority.URGENT, Priority.HIGH]
-    assert found[-1].due_at is not None and found[2].read is False
+    assert [one.priority for one in found[:2]] == [Priority.URGENT, Priority.NORMAL]
+    assert found[3].due_at is not None and found[-1].read is False
     assert 7 == room.mailbox("human").counts()["total"], "nothing is read"
 
 
 def test_without_mail_only_steps_are_listed_and_opened_letters_can_be_added(room: Room, clock: FakeClock) -> None:
     let_things_wait(room, clock)
     human = person(room)
-    assert ["escalation", "question", "task"] == [one.what for one in human.waiting(mail=False)]
+    assert ["question", "escalation", "task"] == [one.what for one in human.waiting(mail=False)]
     human.check()
-    assert ["escalation", "question", "task"] == [one.what for one in human.waiting()]
+    assert ["question", "escalation", "task"] == [one.what for one in human.waiting()]
     opened = human.waiting(opened=True)
     assert {(one.what, one.read) for one in opened if one.what == "letter"} == {("letter", True)}
     assert [one.id for one in human.waiting(limit=2)] == [one.id for one in human.waiting()][:2]

@@ -26,10 +26,9 @@ from .output import again, ago, begun, body_lines, due, hint, listing, one_line,
 from .views import sent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from ..core.waiting_list import Entry as WaitingEntry
     from ..model.message import Message
     from .answer import Screen
     from .context import Context
@@ -103,22 +102,6 @@ def _quoted(screen: Screen, text: str) -> list[str]:
 
 Entry = dict[str, Any]
 URGENT = Priority.URGENT.name.lower()
-_ORDER = {"escalation": 0, "question": 0, "task": 1, "letter": 2}  # the sender of a question cannot go on
-
-
-def questions_first(entries: Iterable[WaitingEntry]) -> list[Entry]:
-    """Return entries as JSON: urgent ones first; then questions, tasks, letters and news, the oldest of each first."""
-
-    def place(entry: WaitingEntry) -> tuple[Any, ...]:
-        return (
-            entry.priority != Priority.URGENT,
-            0 if entry.asks else _ORDER.get(entry.what, 3),
-            entry.since,
-            entry.id,
-        )
-
-    ordered = sorted(entries, key=place)
-    return [plain(entry) for entry in ordered]
 
 
 def about(entry: Entry) -> str:
@@ -222,7 +205,7 @@ command(
     verb="waiting_list.Waiting",
     view=waiting,
     about="For people: open escalations that were put to you, questions about tasks you gave, tasks you were"
-    " given, and unread mail, each once; urgent ones first, then the oldest. Marks nothing as read. Without --as"
+    " given, and unread mail, each once, in this order; urgent ones first. Marks nothing as read. Without --as"
     " and POSTROOM_AGENT you are human, who is also called user and ceo (the setting human gives another name).",
     examples=(
         ("postroom waiting", "for the human"),
@@ -257,7 +240,7 @@ def run_inbox(context: Context) -> Answer | Iterator[Answer]:
         from .inbox.session import run_terminal  # noqa: PLC0415 - for terminals alone
 
         return run_terminal(context)
-    entries = questions_first(context.mailbox.waiting(opened=True))
+    entries = [plain(entry) for entry in context.mailbox.waiting(opened=True)]
     shown = entries[: context.get("limit", 20)]
     data = {"mailbox": context.mailbox.name, "waiting": shown, "more": len(entries) - len(shown)}
     return _with_options(context, Answer(context.name, data, waiting))

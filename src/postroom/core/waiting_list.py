@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 MOST = 1000  # letters that are looked at
 REQUEST = "request"  # the kind of a letter that its sender waits for an answer to
 What: TypeAlias = Literal["escalation", "question", "task", "letter", "news"]
+_PLACE = {"escalation": 0, "question": 0, "task": 1, "letter": 2, "news": 3}  # whoever asked cannot go on
 _STEPS = {TaskState.PENDING: "accept", TaskState.ACCEPTED: "complete", TaskState.WORKING: "complete"}
 _ARRIVED = (*READABLE, State.DONE, State.DEAD)
 
@@ -71,7 +72,7 @@ class WaitingList(Struct):
 
 @verb("waiting", WaitingList, action="waiting", many=True, writes=False, everyone=True)
 class Waiting(MailboxVerb, kw_only=True):
-    """Return what waits for an answer: escalations, questions, tasks and mail; urgent ones first, then the oldest.
+    """Return what waits: urgent entries first, then questions, tasks, letters and news, each the oldest first.
 
     A letter that belongs to an escalation, question or task is listed with that only. Nothing is marked as read.
     """
@@ -92,7 +93,7 @@ class Waiting(MailboxVerb, kw_only=True):
         found: dict[tuple[str, str], Entry] = {}
         for entry in (*steps, *mail):
             found.setdefault((entry.letter, entry.mailbox), entry)
-        ordered = sorted(found.values(), key=lambda entry: (-entry.priority, entry.since, entry.id))
+        ordered = sorted(found.values(), key=_place)
         shown = ordered[:most]
         return WaitingList(mailbox, shown, len(ordered) - len(shown))
 
@@ -145,6 +146,11 @@ class Waiting(MailboxVerb, kw_only=True):
             for found in letters
             if found.message.kind != TASK_UPDATE or found.message.id in newest
         ]
+
+
+def _place(entry: Entry) -> tuple[bool, int, datetime, str]:
+    place = 0 if entry.asks else _PLACE[entry.what]
+    return entry.priority is not Priority.URGENT, place, entry.since, entry.id
 
 
 def _of_task(

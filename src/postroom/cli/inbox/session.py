@@ -30,7 +30,6 @@ from ...model.names import HUMAN, meant
 from ...model.task import ESCALATION, TASK_UPDATE
 from ...store.address import local_place
 from ..answer import Screen
-from ..escalation import questions_first
 from ..output import BAR, barred, width, wrapped
 from ..screen import LiveScreen
 from ..text import editor, run_editor
@@ -305,7 +304,7 @@ class InboxSession:
         began, moment = time.monotonic(), core.now()
         try:
             waits = not self._state.shows_sent
-            found = questions_first(self._box.waiting(opened=True)) if waits else sent(self._box)
+            found = [plain(entry) for entry in self._box.waiting(opened=True)] if waits else sent(self._box)
             pause = min(seconds_to_sleep(core, [self._box.name], moment), LOOK)
         except PostroomError as failed:
             self._state, pause = replace(self._state, notice=_words(failed)), LOOK

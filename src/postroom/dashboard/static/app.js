@@ -398,16 +398,10 @@ export const person = () => client.visit?.person ?? "human";
 export const mayAct = () => client.visit?.acts ?? false;
 export const isOperator = () => mayAct() && (client.visit?.operator ?? false);
 
-export const WHATS = ["escalation", "question", "task", "letter", "news"];
-
 /** @type {Source<Entry[]>} */
 export const waiting = new Source(async () => {
   const answer = await client.call("mail/waiting", { agent_id: person(), limit: 1000, opened: true });
-  /** @type {Entry[]} */
-  const entries = answer.waiting;
-  // As in the terminal: what is urgent, then by what it is, the oldest of each first.
-  const place = (/** @type {Entry} */ one) => (one.priority === "urgent" ? 0 : 10) + WHATS.indexOf(one.what);
-  return entries.sort((a, b) => place(a) - place(b) || a.since.localeCompare(b.since) || a.id.localeCompare(b.id));
+  return answer.waiting;
 });
 
 /** What stands still until the person acts: everything but news. */
