@@ -23,6 +23,7 @@ from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ..core.authorize import Principal
 from ..errors import Busy, NotAllowed
@@ -90,10 +91,9 @@ class Lender:
 class Visit(Struct, eq=False, kw_only=True):
     """One person who looks, in any number of tabs."""
 
-    id: str
     person: str  # the mailbox as which it acts
     operator: bool  # whether its lender also does an operator's work
-    principal: Principal
+    principal: Principal  # its `visit` is the hash of the token
     lender: Lender | None = None
     used_at: float = 0.0  # by the loop's time
     # What ends a connection of this visit, and what sends it a notification, by its caller.
@@ -131,10 +131,8 @@ class Visits:
         """Return a code for a new visit. A visit that no person proved to want ends where agents have tokens."""
         if not self.url:
             raise NotAllowed("this post room serves no HTTP", hint="start it without --http off")
-        id = f"visit-{next(self._numbers)}"
-        principal = Principal(id, visit=id, heeds_seals=not is_proven)
-        visit = Visit(id=id, person=person, operator=operator and lender is not None, principal=principal)
-        visit.lender = lender
+        principal = Principal(f"visit-{next(self._numbers)}", heeds_seals=not is_proven)
+        visit = Visit(person=person, operator=operator, principal=principal, lender=lender)
         while len(self._codes) >= MAX_CODES:
             del self._codes[min(self._codes, key=lambda one: self._codes[one].visit.is_proven)]
         code = _secret()
@@ -161,34 +159,29 @@ class Visits:
                 raise Busy("too many visits are open", hint=LOCK.partition(": ")[2])
             self._end(last)
         code.is_used = True
-        token = f"{PREFIX}{_secret()}"
-        self._visits[token_hash(token)] = code.visit
-        code.visit.used_at = _now()
-        return token, code.visit
+        token, visit = f"{PREFIX}{_secret()}", code.visit
+        visit.principal = replace(visit.principal, visit=token_hash(token))
+        visit.used_at = _now()
+        self._visits[visit.principal.visit] = visit
+        return token, visit
 
     # -- using
 
     def find(self, token: object) -> Visit:
         """Return the visit of a token, which is in use now."""
-        found = self._visits.get(token_hash(token)) if isinstance(token, str) and token.isascii() else None
-        if found is None or self._is_over(found):
-            raise NotAllowed("this visit is over", field="token", hint=AGAIN)
-        found.used_at = _now()
-        return found
+        return self._use(token_hash(token) if isinstance(token, str) and token.isascii() else "")
 
     def of(self, principal: Principal) -> Visit:
         """Return the visit of a caller, which is in use now."""
-        visit = next((one for one in self._visits.values() if one.principal == principal), None)
-        if visit is None or self._is_over(visit):
-            raise NotAllowed("this visit is over", field="token", hint=AGAIN)
-        visit.used_at = _now()
-        return visit
+        return self._use(principal.visit)
 
-    def _is_over(self, visit: Visit) -> bool:
-        if _now() - visit.used_at <= IDLE_SECONDS:
-            return False
-        self._end(next(key for key, one in self._visits.items() if one is visit))
-        return True
+    def _use(self, key: str) -> Visit:
+        visit, now = self._visits.get(key), _now()
+        if visit is None or now - visit.used_at > IDLE_SECONDS:
+            self._end(key)
+            raise NotAllowed("this visit is over", field="token", hint=AGAIN)
+        visit.used_at = now
+        return visit
 
     def describe(self, visit: Visit) -> dict[str, Any]:
         return {
@@ -196,7 +189,6 @@ class Visits:
             "acts": visit.lender is not None,
             "operator": visit.operator and visit.lender is not None,
             "proven": visit.is_proven,
-            "idle_seconds": IDLE_SECONDS,
             "started_at": self._started_at,
         }
 
@@ -232,14 +224,15 @@ class Visits:
 
     def lock(self) -> int:
         """End all visits, and all codes; return how many visits there were."""
-        ended = len(self._visits)
+        ended = self.count
         self._codes.clear()
         for key in list(self._visits):
             self._end(key)
         return ended
 
     def _end(self, key: str) -> None:
-        for expel, _ in list(self._visits.pop(key).tabs.values()):
+        visit = self._visits.pop(key, None)
+        for expel, _ in list(visit.tabs.values()) if visit else ():
             expel()
 
 
