@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .context import Context
 
 # What a visit may have done: verbs of the person's own mailbox and, with --operator, of the room.
-LENT = frozenset({"act", "send", "reply", "give_task", "task_step", "shown", "resolve", "block", "unblock"})
+LENT = frozenset({"act", "send", "reply", "give_task", "task_step", "shown"})
 OF_OPERATORS = frozenset({"revive", "revive_all", "purge_dead", "doctor"})
 
 
