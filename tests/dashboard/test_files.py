@@ -42,7 +42,6 @@ def own_files() -> dict[str, str]:
     """The files that we wrote, as they are sent."""
     sent = read_files(STATIC)
     found = {name: file.content.decode() for name, file in sent.by_path.items() if not name.startswith("vendor/")}
-    assert sent.page is not None
     return found | {"index.html": sent.page.content.decode()}
 
 
@@ -82,8 +81,7 @@ def test_a_vendored_file_that_was_changed_is_found(tmp_path: Path, change: str) 
 
 def size_of(folder: Path) -> int:
     sent = read_files(folder)
-    files = [*sent.by_path.values(), *([sent.page] if sent.page else [])]
-    return sum(len(file.packed or file.content) for file in files)
+    return sum(len(file.packed or file.content) for file in (sent.page, *sent.by_path.values()))
 
 
 def test_all_files_together_are_small() -> None:
@@ -91,6 +89,7 @@ def test_all_files_together_are_small() -> None:
 
 
 def test_a_large_file_is_found(tmp_path: Path) -> None:
+    (tmp_path / "index.html").touch()
     (tmp_path / "large.js").write_text("".join(hashlib.sha256(b"%d" % each).hexdigest() for each in range(2000)))
     assert size_of(tmp_path) > MOST_BYTES
 
@@ -139,6 +138,24 @@ def test_scripts_are_sent_without_comments_and_with_all_their_lines() -> None:
         if name.endswith(".js"):
             assert "/**" not in text
             assert (STATIC / name).read_text(encoding="utf-8").count("\n") == text.count("\n")
+
+
+def comments_in_text(script: str) -> list[str]:
+    """The lines on which what looks like a comment stands behind an open quote, or is no type."""
+    found = [line for line in script.splitlines() if re.search(r"\S.*/\*\*(?! @type )", line)]
+    beside = [(line, line[: at.start()]) for line in script.splitlines() if (at := re.search(r"(?<=\s)// ", line))]
+    return found + [line for line, before in beside if any(before.count(quote) % 2 for quote in "\"'`")]
+
+
+def test_no_text_of_a_script_is_sent_away_as_a_comment() -> None:
+    for path in STATIC.rglob("*.js"):
+        if "vendor" not in path.parts:
+            assert [] == comments_in_text(path.read_text(encoding="utf-8")), path
+
+
+@pytest.mark.parametrize("line", ['hint = "see // there";', "html`<p>a // b</p>`;", 'show("a /** b **/");'])
+def test_text_that_would_be_is_found(line: str) -> None:
+    assert [] != comments_in_text(line)
 
 
 def test_hidden_characters_are_those_of_the_command_line() -> None:

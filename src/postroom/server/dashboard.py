@@ -52,7 +52,7 @@ async def serve_dashboard(app: HttpApp, scope: Scope, receive: Receive) -> Reply
         return Reply(308, headers=((b"location", AT.encode()),))
     found = files()
     if path == AT:
-        return _sent(scope, found.page, NEVER) if found.page is not None else serve_front(scope)
+        return _sent(scope, found.page, NEVER)
     file = found.by_path.get(path.removeprefix(f"{found.base}/"))
     return error_reply(404, "there is no such file; load the page again") if file is None else _sent(scope, file)
 
@@ -72,7 +72,7 @@ async def _enter(app: HttpApp, scope: Scope, receive: Receive) -> Reply:
     if not header_values(scope["headers"], b"origin"):
         return error_reply(403, "a visit is opened by the page of the dashboard alone")
     if is_of_others(scope["client"], scope["server"]):
-        return error_reply(403, "another user of this machine called; nobody but you opens your dashboard")
+        return error_reply(403, "this connection belongs to another user of this machine")
     body = await read_json_body(LARGEST, scope, receive)
     if isinstance(body, Reply):
         return body

@@ -97,7 +97,7 @@ def test_files_are_known_by_name_and_by_nothing_else(tmp_path: Path) -> None:
         (tmp_path / name).write_text('"{base}/main.js"' if name == "index.html" else "x = 1;\n" * 100)
     read = files.read_files(tmp_path)
     assert {"main.js", "vendor/x/lit.js"} == set(read.by_path)
-    assert read.page is not None and f'"{read.base}/main.js"'.encode() == read.page.content
+    assert f'"{read.base}/main.js"'.encode() == read.page.content
     assert len(read.by_path["main.js"].packed) < len(read.by_path["main.js"].content)
     (tmp_path / "main.js").write_text("x = 2;")
     assert read.base != files.read_files(tmp_path).base
