@@ -136,6 +136,7 @@ def test_a_task_of_the_person_goes_from_accepted_to_complete(one: House, room: R
         write(tab, "")
         tab.see(".notices", "Accepted; planner is notified.")
         tab.see(".row", "accepted")
+        tab.gone(".fresh")  # what one did oneself is not new
         tab.press("c")
         write(tab, "Postroom")
         tab.see(".notices", "Complete; planner has the result.")
@@ -152,9 +153,23 @@ def test_a_letter_is_written_and_taken_back(one: House, room: Room) -> None:
         tab.go("#/waiting?show=sent")
         tab.see("main h1", "What you sent")
         tab.see(".list [role=option]", "On second thought")
-        tab.press("g", "u")
+        tab.see(".row.picked", "On second thought")
+        tab.press("u")
         tab.see(".notices", "Taken back from planner.")
         assert "On second thought" not in [letter.text for letter in room.mailbox("planner").check(peek=True)]
+
+
+def test_the_receipt_of_a_letter_names_an_agent_that_was_never_seen(one: House, room: Room) -> None:
+    with one.tab() as tab:
+        tab.see("main h1", "Waiting for you")
+        tab.press("w")
+        tab.page.wait_for_function("() => document.activeElement?.id === 'compose-to'")
+        tab.type("coderr")
+        tab.page.fill("#compose-words", "Hello.")
+        tab.press("Enter")
+        tab.see(".notices", "Sent. No agent named coderr has been seen here yet. The letter will wait.")
+        tab.press("w")
+        tab.page.wait_for_function("() => document.querySelector('#compose-names option')")
 
 
 def test_the_doctor_looks_at_the_room(one: House) -> None:

@@ -120,6 +120,29 @@ def test_nothing_is_wider_than_the_window(full: House, width: int, tmp_path: Pat
         assert [] == too_wide(tab)
 
 
+def sideways(tab: Tab) -> list[str]:
+    """Parts of the page that scroll sideways and should not."""
+    found: list[str] = tab.page.evaluate(
+        """() => [...document.querySelectorAll('nav, .column ul')]
+          .filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.outerHTML.slice(0, 100))"""
+    )
+    return found
+
+
+def test_the_menu_and_the_columns_of_tasks_do_not_scroll_sideways(full: House) -> None:
+    with full.tab("#/tasks", viewport={"width": 1440, "height": 800}) as tab:
+        tab.see(".task", "Make it fast")
+        assert [] == sideways(tab)
+
+
+def test_a_column_that_scrolls_sideways_is_found(full: House) -> None:
+    with full.tab(
+        "#/tasks", plant={"style.css": (".task { display: grid;", ".task { width: 40rem; display: grid;")}
+    ) as tab:
+        tab.see(".task", "Make it fast")
+        assert [] != sideways(tab)
+
+
 def test_a_page_that_is_too_wide_is_found(full: House) -> None:
     plant = {"style.css": ("#app { display: grid;", "#app { min-width: 90rem; display: grid;")}
     with full.tab(viewport={"width": 360, "height": 800}, plant=plant) as tab:
@@ -136,6 +159,17 @@ def test_on_a_phone_a_letter_takes_the_place_of_its_list_and_back_leads_to_it(fu
         tab.see(".list [role=option]", "Which plan?")
         tab.page.go_back()
         tab.see(".reader .body")
+
+
+def test_a_letter_is_written_by_pointer_on_a_phone(full: House) -> None:
+    with full.tab(viewport={"width": 360, "height": 740}, has_touch=True) as tab:
+        tab.see(".list [role=option]")
+        tab.page.click("button:has-text('Write')")
+        tab.see(".drawer #compose-words")
+        tab.page.click(".drawer button:has-text('Back')")
+        tab.page.click("button[title=Commands]")
+        tab.see("dialog.palette", "Lock: end all visits")
+        assert [] == tab.complaints()
 
 
 def test_less_motion_means_none(full: House) -> None:
@@ -166,9 +200,24 @@ def test_single_keys_can_be_turned_off(full: House) -> None:
         tab.press("Escape", "2")
         assert "#/waiting" in tab.page.url
         tab.press("Control+k")
-        tab.type("keys without")
+        tab.type("single-letter")
         tab.press("Enter", "2")
         tab.see("main", "Who writes to whom")
+
+
+def test_search_leaves_the_number_keys_alone_and_forgets_its_words(full: House) -> None:
+    with full.tab("#/numbers") as tab:
+        tab.see("main h1", "Numbers")
+        tab.press("6")
+        tab.see("main", "Search all letters")
+        tab.page.wait_for_function("() => document.activeElement?.matches('.search-words')")
+        tab.press("/")
+        tab.type("index")
+        tab.press("Enter")
+        tab.see(".list [role=option]", "Drop the index?")
+        tab.press("2")
+        tab.see("main", "Who writes to whom")
+        assert "" == tab.page.input_value("#search")
 
 
 def test_the_structure_of_the_first_view_is_what_a_screen_reader_hears(full: House) -> None:

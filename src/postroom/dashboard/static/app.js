@@ -95,7 +95,7 @@ const FIRST_PAUSE = 300; // milliseconds until the first new try
 const LONGEST_PAUSE = 8000;
 const SILENCE = 60000; // milliseconds without an answer after which a connection is taken for broken
 
-export class Client extends EventTarget {
+class Client extends EventTarget {
   /** @type {"connecting" | "open" | "broken" | "over"} */
   status = "connecting";
   /** @type {Visit | null} */
@@ -244,7 +244,7 @@ function parseExactly(text) {
 
 // -- what the service answered to one question, how old that is, and the four states of a view
 
-export const SLOW = 300; // milliseconds until "loading" is shown
+const SLOW = 300; // milliseconds until "loading" is shown
 export const STALE = 10000; // milliseconds without news after which an answer is called old
 
 /** @template T */
@@ -328,19 +328,19 @@ export function framed(source, { isEmpty, empty, content }) {
   return html`${warning}${isEmpty(value) ? nothingHere(empty()) : content(value)}`;
 }
 
-export function loading() {
+function loading() {
   return html`<div class="state loading" aria-busy="true"><p>Loading…</p>
     <div class="bones" aria-hidden="true">${Array.from({ length: 8 }, () => html`<i></i>`)}</div></div>`;
 }
 
 /** @param {Empty} words */
-export function nothingHere({ title, text, command }) {
+function nothingHere({ title, text, command }) {
   return html`<div class="state empty"><svg viewBox="0 0 48 48" aria-hidden="true"><path d="M6 14h36v22H6z M6 15l18 13 18-13" /></svg>
     <h2>${title}</h2>${text ? html`<p>${text}</p>` : nothing}${command ? html`<p><code>${command}</code></p>` : nothing}</div>`;
 }
 
 /** @param {Refusal} error */
-export function refused(error) {
+function refused(error) {
   return html`<div class="state refused" role="alert"><svg viewBox="0 0 48 48" aria-hidden="true"><path d="M12 22h24v18H12z M17 22v-6a7 7 0 0 1 14 0v6" /></svg>
     <h2>Not allowed</h2><p>${error.message}</p>
     ${error.hint ? html`<p>This would be: <code>${error.hint}</code></p>` : html`<p>Open the dashboard with more rights: <code>postroom dashboard --operator</code></p>`}</div>`;
@@ -349,7 +349,7 @@ export function refused(error) {
 /** @param {Refusal} error @param {() => void} again */
 export function failed(error, again) {
   return html`<div class="state failed" role="alert"><h2>This cannot be shown now</h2><p>${error.message}</p>
-    ${error.hint ? html`<p>${error.hint}</p>` : nothing}<button type="button" @click=${again}>Try again</button></div>`;
+    ${error.hint ? html`<p>${error.hint}</p>` : nothing}${error.kind.startsWith("Unknown") ? nothing : html`<button type="button" @click=${again}>Try again</button>`}</div>`;
 }
 
 /** @param {number} at @param {string} why */

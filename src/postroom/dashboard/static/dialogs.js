@@ -32,15 +32,15 @@ export function keyOf(event) {
 }
 
 /** What each key is for: in every view. */
-export const EVERYWHERE = [
+const EVERYWHERE = [
   ["1 … 8", "the views, in the order of the menu"],
   ["/", "search"],
   ["Ctrl-K  .", "commands by name"],
   ["?", "this page"],
   ["w", "write a new letter"],
 ];
-export const LISTS = [
-  ["↑ ↓  j k", "the one above, the one below"],
+const LISTS = [
+  ["↓ ↑  j k", "the one below, the one above"],
   ["Space  g G", "a page on; to the beginning, to the end"],
   ["Enter  o", "open it: the letter whole, and its thread"],
   ["n p", "when one is open: the next, the one before"],
@@ -48,11 +48,11 @@ export const LISTS = [
   ["v", "mark it; what follows is for all that are marked"],
   ["y", "copy its id"],
 ];
-export const WAITING = [
+const WAITING = [
   ["s", "what you sent, and back to what waits"],
   ["f", "show news, or fold them"],
 ];
-export const VIEWS = [
+const VIEWS = [
   [", t", "Flow: hold what arrives; a table in place of the picture"],
   ["s", "Agents: sort otherwise"],
   ["← →  i x", "Tasks: the next column; give one; cancel yours"],
@@ -86,7 +86,7 @@ export function help() {
     <div class="columns"><section><h3>Everywhere</h3>${keyTable(EVERYWHERE)}<h3>Lists and letters</h3>${keyTable(LISTS)}<h3>In one view</h3>${keyTable(VIEWS)}</section>
     <section><h3>What waits for you</h3>${keyTable([...table, ...WAITING])}
     <h3>While you write</h3>${keyTable([["Enter", "sends it"], ["Esc", "goes back; what you wrote is kept"]])}
-    <label class="switch"><input type="checkbox" .checked=${singleKeys()} @change=${() => { turnSingleKeys(); help(); }}> Keys without Ctrl act</label></section></div>`, "Keys", "help");
+    <label class="switch"><input type="checkbox" .checked=${singleKeys()} @change=${() => { turnSingleKeys(); help(); }}> Single-letter shortcuts</label></section></div>`, "Keys", "help");
 }
 
 let query = "";
@@ -103,7 +103,7 @@ export function palette(commands) {
 /** @param {Command[]} commands */
 function drawPalette(commands) {
   const words = query.toLowerCase().split(/\s+/);
-  const found = commands.filter((one) => words.every((word) => one.name.toLowerCase().includes(word))).slice(0, 12);
+  const found = commands.filter((one) => words.every((word) => one.name.toLowerCase().includes(word)));
   at = Math.max(0, Math.min(at, found.length - 1));
   const run = (/** @type {Command | undefined} */ one) => { close(); one?.run(); };
   open(html`<input type="text" role="combobox" aria-label="A command" aria-expanded="true" aria-controls="commands" aria-activedescendant=${found.length ? `command-${at}` : nothing}

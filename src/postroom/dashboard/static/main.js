@@ -115,6 +115,7 @@ function opened() {
 
 function arrive() {
   const next = viewOf(place.view);
+  if (!Object.hasOwn(VIEWS, place.view)) say(`The dashboard has no page ${oneLine(place.view, 40)}.`, true);
   if (next !== current) {
     if (composer.isOpen) composer.close();
     closeDialog();
@@ -159,7 +160,7 @@ function commands() {
     { name: "Write a new letter", key: "w", run: () => composer.write() },
     { name: "Keys", key: "?", run: () => requestAnimationFrame(help) },
     { name: "Light, dark, or as the system says", key: "", run: turnScheme },
-    { name: singleKeys() ? "Turn keys without Ctrl off" : "Turn keys without Ctrl on", key: "", run: turnSingleKeys },
+    { name: `Turn single-letter shortcuts ${singleKeys() ? "off" : "on"}`, key: "", run: turnSingleKeys },
     { name: notes() ? "Turn desktop notes off" : "Turn desktop notes on", key: "", run: turnNotes },
     { name: "Lock: end all visits", key: "", run: lock },
   ];

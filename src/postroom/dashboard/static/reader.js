@@ -15,7 +15,7 @@ import { ago, clockTime, counted, head, link, markdown, oneLine, safeFileName, s
 // -- how a letter looks in a list
 
 /** @param {Summary} one */
-export function letterRow(one) {
+function letterRow(one) {
   const to = one.to.length ? `${oneLine(one.to[0], 40)}${one.to.length + one.more_to > 1 ? ` +${one.to.length + one.more_to - 1}` : ""}` : "";
   return html`<bdi class="who">${oneLine(one.from, 40)}</bdi><bdi class="whom">${to}</bdi>
     <span class="words">${one.kind === "message" ? nothing : html`<span class="chip">${oneLine(one.kind.replaceAll("_", " "), 24)}</span> `}<bdi>${oneLine(one.subject || one.line || "(no words)", 160)}</bdi></span>
@@ -33,7 +33,7 @@ export function summaryOf(one) {
 
 // -- a list with its reader beside it
 
-export const WIDE = matchMedia("(min-width: 60rem)");
+const WIDE = matchMedia("(min-width: 60rem)");
 
 /** @typedef {import("./app.js").Place} Place */
 
@@ -141,9 +141,9 @@ export class Panes {
     return true;
   }
 
-  /** @param {unknown} head @param {unknown} list @param {string} [look] */
-  template(head, list, look = "") {
-    return html`<div class="panes ${look} ${this.isOpen ? "has-open" : ""}"><section class="pane" aria-label="List">${head}${list}</section>
+  /** @param {unknown} head @param {unknown} list */
+  template(head, list) {
+    return html`<div class="panes ${this.isOpen ? "has-open" : ""}"><section class="pane" aria-label="List">${head}${list}</section>
       ${reader.template(this.address(null))}</div>`;
   }
 }
@@ -163,14 +163,21 @@ export function letterList(panes, rows) {
 /** @param {List<Summary>} list */
 export const letterPanes = (list) => new Panes(list, (one) => ({ letter: one.id, thread: one.thread }));
 
+/** @param {string | null} at when something is due */
+export function dueChip(at) {
+  if (!at) return nothing;
+  const isLate = Date.parse(at) < Date.now();
+  return html`<span class="chip ${isLate ? "urgent" : "due"}">${isLate ? "late by" : "due"} ${ago(at)}</span>`;
+}
+
 /** @param {number} fresh @param {() => void} show */
 export function freshButton(fresh, show) {
   return fresh > 0 ? html`<button type="button" class="fresh" @click=${show}>${fresh.toLocaleString("en-US")} new <span aria-hidden="true">↑</span></button>` : nothing;
 }
 
-/** @param {string} name @param {string} [look] */
-export function agentLink(name, look = "") {
-  return html`<a class="agent ${look}" href=${addressOf("agent", name)}><bdi>${oneLine(name, 80)}</bdi></a>`;
+/** @param {string} name */
+export function agentLink(name) {
+  return html`<a class="agent" href=${addressOf("agent", name)}><bdi>${oneLine(name, 80)}</bdi></a>`;
 }
 
 // -- the thread reader
@@ -343,7 +350,7 @@ class Reader {
     const to = one.recipients.map((each) => (each.kind === "to" ? each.address : `${each.kind} ${each.address}`));
     const look = this.#look(one.id);
     const facts = [`to ${oneLine(to.slice(0, 5).join(", "), 200)}${to.length > 5 ? ` and ${to.length - 5} more` : ""}`, clockTime(one.created_at)];
-    if (one.kind !== "message") facts.push(oneLine(one.kind, 40));
+    if (one.kind !== "message") facts.push(oneLine(one.kind.replaceAll("_", " "), 40));
     if (one.priority !== "normal") facts.push(one.priority);
     if (one.tags?.length) facts.push(one.tags.map((tag) => `#${oneLine(tag, 40)}`).join(" "));
     return html`<p class="facts faint"><bdi>${facts.join(" · ")}</bdi></p>
@@ -372,8 +379,8 @@ class Reader {
     const lines = text.split("\n");
     const shown = look.deep ? head(text, look.shown) : lines.slice(0, MOST_LINES).join("\n");
     const isCut = text.includes("{… ") || text.includes("[… ") || lines.length > MOST_LINES;
-    return html`<div class="data"><p class="faint">${title}</p><pre tabindex="0" role="group" aria-label=${title}><code>${verbatim(head(shown, look.shown))}</code></pre>
-      ${isCut && !look.deep ? html`<button type="button" class="more" @click=${() => { look.deep = true; redraw(); }}>Unfold all of it</button>` : nothing}</div>`;
+    return html`<details class="data" ?open=${one.sender !== "postmaster"}><summary class="faint">${title}</summary><pre tabindex="0" role="group" aria-label=${title}><code>${verbatim(head(shown, look.shown))}</code></pre>
+      ${isCut && !look.deep ? html`<button type="button" class="more" @click=${() => { look.deep = true; redraw(); }}>Unfold all of it</button>` : nothing}</details>`;
   }
 
   /** @param {string} id @param {string} text @param {number} at @param {{shown: number, plain: boolean}} look */
@@ -454,7 +461,7 @@ function stops(trace) {
 }
 
 /** @param {unknown} value @param {number} deep @param {string} [indent] @returns {string} JSON for people, folded below so many levels */
-export function indented(value, deep, indent = "") {
+function indented(value, deep, indent = "") {
   if (typeof value === "bigint") return String(value);
   if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "null";
   const inner = `${indent}  `;

@@ -66,6 +66,9 @@ export function ago(at, now = Date.now()) {
   return seconds < 2 ? "now" : duration(seconds);
 }
 
+/** The states of a task that is under way, in the order of the board. @type {Record<string, string>} */
+export const STATES = { pending: "not accepted yet", accepted: "accepted", working: "at work", input_required: "has a question" };
+
 /** @param {string} at @returns {string} how long ago, for the end of a sentence */
 export function past(at) {
   const words = ago(at);

@@ -6,7 +6,7 @@ import { composer } from "../composer.js";
 import { confirm } from "../dialogs.js";
 import { List, Standing } from "../list.js";
 import { freshButton, letterList, letterPanes, reader } from "../reader.js";
-import { ago, amount, clockTime, counted, oneLine, past, size } from "../text.js";
+import { ago, amount, clockTime, counted, oneLine, past, size, STATES } from "../text.js";
 
 // -- agents
 
@@ -149,7 +149,7 @@ function presence(word) {
 }
 
 /** @param {number[]} values @returns {unknown} */
-export function sparkline(values) {
+function sparkline(values) {
   if (values.length < 2) return nothing;
   const most = Math.max(...values, 1);
   const points = values.map((value, at) => `${((at / (values.length - 1)) * 98 + 1).toFixed(1)},${(19 - (value / most) * 18).toFixed(1)}`).join(" ");
@@ -205,7 +205,7 @@ class AgentPage {
         ${card.capabilities?.length ? html`<div><dt>can</dt><dd><bdi>${oneLine(card.capabilities.join(", "), 300)}</bdi></dd></div>` : nothing}
         ${card.program ? html`<div><dt>runs</dt><dd><bdi>${oneLine(`${card.program} ${card.model ?? ""}`, 100)}</bdi></dd></div>` : nothing}
         ${card.registered_at ? html`<div><dt>registered</dt><dd>${past(card.registered_at)}</dd></div>` : nothing}</dl>` : nothing}
-      ${this.tasks.value?.tasks?.length ? html`<details class="tasks-of"><summary>${counted(this.tasks.value.tasks.length, "task")}</summary><ul>${this.tasks.value.tasks.map((/** @type {any} */ task) => html`<li><a href=${addressOf("letter", task.id)}><bdi>${oneLine(task.subject || "(no subject)", 100)}</bdi></a> <span class="chip">${task.state.replace("_", " ")}</span> <span class="faint">${task.giver} → ${task.receiver}, ${ago(task.moved_at)}</span></li>`)}</ul></details>` : nothing}
+      ${this.tasks.value?.tasks?.length ? html`<details class="tasks-of"><summary>${counted(this.tasks.value.tasks.length, "task")}</summary><ul>${this.tasks.value.tasks.map((/** @type {any} */ task) => html`<li><a href=${addressOf("letter", task.id)}><bdi>${oneLine(task.subject || "(no subject)", 100)}</bdi></a> <span class="chip">${STATES[task.state] ?? task.state}</span> <span class="faint">${task.giver} → ${task.receiver}, ${ago(task.moved_at)}</span></li>`)}</ul></details>` : nothing}
       <div class="tabs" role="group" aria-label="Which letters">${[["agent_id", "All letters"], ["recipient", "Inbox"], ["sender", "Sent"]].map(([show, words]) => html`<a href=${addressOf("agent", this.name, { show: show === "agent_id" ? null : show })} aria-current=${show === this.#show ? "true" : nothing}>${words}</a>`)}</div>`;
     const list = framed(this.letters, {
       isEmpty: (letters) => !letters.length,

@@ -4,8 +4,8 @@ import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { addressOf, blocked, client, entryOf, framed, go, mayAct, offered, person, redraw, say, Source, waiting } from "../app.js";
 import { begun, composer, hasDraft } from "../composer.js";
 import { List, Standing } from "../list.js";
-import { freshButton, Panes, reader } from "../reader.js";
-import { ago, counted, oneLine, past } from "../text.js";
+import { dueChip, freshButton, Panes, reader } from "../reader.js";
+import { ago, counted, oneLine, past, STATES } from "../text.js";
 
 /** @typedef {import("../types.js").Entry} Entry @typedef {import("../types.js").Summary} Summary */
 
@@ -160,12 +160,11 @@ class Waiting {
 
   /** @param {Entry} entry */
   #row(entry) {
-    const isLate = entry.due_at && Date.parse(entry.due_at) < Date.now();
     const text = oneLine(about(entry), 160);
     const more = entry.subject && entry.text && entry.text !== entry.subject ? oneLine(entry.text, 160) : "";
-    return html`<span class="top"><bdi class="who">${oneLine(entry.from, 40)}</bdi><span class="chip of-${entry.what}">${[entry.what === "sent" ? null : entry.what, entry.state?.replace("_", " ")].filter(Boolean).join(" · ")}</span>
+    return html`<span class="top"><bdi class="who">${oneLine(entry.from, 40)}</bdi><span class="chip of-${entry.what}">${[entry.what === "sent" ? null : entry.what, entry.state && (STATES[entry.state] ?? entry.state)].filter(Boolean).join(" · ")}</span>
         ${entry.priority === "urgent" || entry.priority === "high" ? html`<span class="chip ${entry.priority}">${entry.priority}</span>` : nothing}
-        ${entry.due_at ? html`<span class="chip ${isLate ? "urgent" : "due"}">${isLate ? `late by ${ago(entry.due_at)}` : `due ${ago(entry.due_at)}`}</span>` : nothing}
+        ${dueChip(entry.due_at)}
         ${hasDraft(entry.letter) ? html`<span class="chip draft">draft</span>` : nothing}
         <span class="grow"></span>${this.#standing.gone.has(entry.letter) ? html`<span class="chip">no longer waits</span>` : nothing}<time class="faint">${ago(entry.since)}</time></span>
       <span class="line"><bdi>${text}</bdi>${more ? html` <bdi class="faint">${more}</bdi>` : nothing}</span>`;

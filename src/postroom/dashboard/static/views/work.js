@@ -5,16 +5,14 @@ import { addressOf, client, entryOf, framed, go, isOperator, mayAct, offered, pe
 import { begun, composer } from "../composer.js";
 import { confirm } from "../dialogs.js";
 import { List, Standing } from "../list.js";
-import { agentLink, freshButton, Panes, reader } from "../reader.js";
-import { ago, amount, counted, oneLine } from "../text.js";
+import { agentLink, dueChip, freshButton, Panes, reader } from "../reader.js";
+import { ago, amount, counted, oneLine, STATES } from "../text.js";
 
 // -- tasks
 
 /** @typedef {import("../types.js").Task} Task */
 
-const COLUMNS = /** @type {const} */ ([
-  ["pending", "Not accepted yet"], ["accepted", "Accepted"], ["working", "At work"], ["input_required", "Has a question"], ["over", "Over"],
-]);
+const COLUMNS = Object.entries({ ...STATES, over: "over" }).map(([state, words]) => [state, begun(words)]);
 const OVER = ["completed", "failed", "rejected", "canceled"];
 const MOST_TASKS = 100; // of one column
 
@@ -87,7 +85,7 @@ class Tasks {
     return html`<a class="task ${isLate(task) ? "late" : ""} ${task.id === this.picked ? "picked" : ""}" id="task-${task.id}" href=${addressOf("tasks", "", { open: task.id })}>
       <bdi class="words">${oneLine(task.subject || "(no subject)", 120)}</bdi>
       <span class="faint"><bdi>${oneLine(task.giver, 30)}</bdi> → <bdi>${oneLine(task.receiver, 30)}</bdi></span>
-      <span class="top">${task.deadline && !task.is_final ? html`<span class="chip ${isLate(task) ? "urgent" : "due"}">${isLate(task) ? `late by ${ago(task.deadline)}` : `due ${ago(task.deadline)}`}</span>` : nothing}
+      <span class="top">${task.is_final ? nothing : dueChip(task.deadline)}
         ${task.is_final ? html`<span class="chip ${task.state === "completed" ? "good" : "high"}">${task.state}</span>` : nothing}<span class="grow"></span><time class="faint">${ago(task.moved_at)}</time></span>
       ${question?.text ? html`<span class="question"><bdi>${oneLine(question.text, 120)}</bdi></span>` : nothing}</a>`;
   }
