@@ -51,7 +51,7 @@ def test_every_documented_input_is_answered_as_documented(shell: Shell, host: st
     if event == "SessionEnd" or name.endswith("of-a-helper"):
         assert "" == text
         return
-    assert "1 new letter for bob" in text and "**From ann (unverified)**" in text and "[high] — Sorting" in text
+    assert "1 new letter for bob" in text and "**From ann (unverified)**" in text and '[high] — "Sorting"' in text
     assert "Id: m-1\n" in text and "\nWhich sort?\n" in text
     again = text_in(host, event, well(call(shell, host, name, "--as", "bob")))
     assert "Which sort?" not in again
@@ -74,7 +74,7 @@ def test_what_was_shown_and_is_not_done_is_listed_again_in_few_words(shell: Shel
     shell.json("ack", "m-2", "--as", agent)
     shell.post("ann", agent, "And which is fast?", id="m-3")
     text = text_in("claude", "SessionStart", well(call(shell, "claude", f"session-start-{name}")))
-    assert "- from ann (unverified): Sorting (id m-1)\n" in text and "Which sort?" not in text
+    assert '- from ann (unverified): "Sorting" (id m-1)\n' in text and "Which sort?" not in text
     assert "m-2" not in text and "\nAnd which is fast?\n" in text
 
 

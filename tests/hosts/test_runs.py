@@ -274,7 +274,7 @@ def test_a_session_that_is_resumed_keeps_its_name_and_hears_again_what_is_not_do
         with Host(place) as again:
             again.session = host.session
             result = again.start("resume")
-            assert "- from ann (unverified): Sorting (id m-1)\n" in result and "Which sort?" not in result
+            assert '- from ann (unverified): "Sorting" (id m-1)\n' in result and "Which sort?" not in result
             assert "shop-2" == name_of(again)
 
 

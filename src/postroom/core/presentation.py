@@ -48,6 +48,8 @@ _MORE = (
 )
 _WIDE_LESS, _WIDE_MORE = "\u00ab\u226a\u22d8\u27ea\u2aa1\u300a\ufe3d", "\u00bb\u226b\u22d9\u27eb\u2aa2\u300b\ufe3e"
 _BRACKET = f"[{_LESS}{_MORE}{_WIDE_LESS}{_WIDE_MORE}]"
+# Quotation marks, and what looks like one.
+_QUOTES = '["\u00ab\u00bb\u02ba\u02dd\u02ee\u05f4\u201c-\u201f\u2033\u2036\u275d\u275e\u301d-\u301f\uff02]'
 # Patterns for the skeleton of a text (`skeleton`): `<` and `>` are brackets, L and R wide ones, \0 is any other
 # visible character that is not ASCII, and \x01 is one without width. Possessive quantifiers (`*+`, `++`) never
 # backtrack, so a hostile text costs linear time.
@@ -96,6 +98,14 @@ def _json_escape(found: re.Match[str] | str) -> str:
 def one_line(text: str) -> str:
     """Return text of another agent on one line, safe for a place outside the fence."""
     return defuse(show_hidden(" ".join(text.split())))
+
+
+def quoted_line(text: str, longest: int = LONGEST_HEADING) -> str:
+    """Return words of another agent in quotation marks that they cannot close, on one line outside the fence.
+
+    In them nothing that a letter says looks like a sentence or a mark of ours.
+    """
+    return f'"{re.sub(_QUOTES, chr(39), one_line(text)[:longest])}"'
 
 
 def defuse(text: str) -> str:
@@ -197,7 +207,7 @@ def markdown(
     notice = notice or notice_of(message, people)
     marker = f"[{message.priority.name}] " if message.priority >= Priority.HIGH else ""
     marker += f"[{UNPROVEN}] " if notice == UNPROVEN_NOTICE else ""
-    subject = one_line(message.subject)[:LONGEST_HEADING] or "(no subject)"
+    subject = quoted_line(message.subject) if message.subject else "(no subject)"
     lines = [f"## {marker}{subject}", "", *_facts(message, people), ""]
     return "\n".join([*lines, fence(_content(message), nonce, longest, notice=notice)])
 

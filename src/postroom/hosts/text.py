@@ -202,7 +202,7 @@ def _more(many: int) -> str:
 
 
 def _pointer(sender: str, subject: str, id: str, markers: Sequence[str]) -> str:
-    about = f": {_words(subject)}" if subject else ""
+    about = f": {presentation.quoted_line(subject, _LONGEST_WORDS)}" if subject else ""
     words = "".join(f", {word}" for word in markers)
     line = f"- from {_words(sender)}{about} (id {_words(id or '?')}{words})"
     return _escape_host_tags(f"{presentation.defuse(line)}\n")
@@ -234,9 +234,9 @@ def _letter(letter: ShownLetter, now: datetime, nonce: str, longest: int) -> str
     words = [f"**From {_words(letter.origin)}** ({age(letter.sent_at, now)} ago)"]
     words += [f"[{word}]" for word in _markers(letter.kind, letter.importance, letter.task)]
     if letter.subject:
-        words.append(f"— {_words(letter.subject)}")
+        words.append(f"— {presentation.quoted_line(letter.subject, _LONGEST_WORDS)}")
     if letter.thread_tag:
-        words.append(f"(thread: {_words(letter.thread_tag)})")
+        words.append(f"(thread: {presentation.quoted_line(letter.thread_tag, _LONGEST_WORDS)})")
     id = f"Id: {_words(letter.id)}\n" if letter.id else ""
     fence = presentation.fence(_text(letter.content), nonce, longest, notice=letter.notice)
     return _escape_host_tags(f"{presentation.defuse(' '.join(words))}\n{id}{fence}\n")

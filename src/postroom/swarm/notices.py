@@ -13,7 +13,7 @@ import os
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from ..core.presentation import LONGEST_HEADING, UNPROVEN_NOTICE, defuse, fence, notice_of_sender, one_line
+from ..core.presentation import UNPROVEN_NOTICE, defuse, fence, notice_of_sender, one_line, quoted_line
 from ..errors import Invalid
 from ..model.message import UNPROVEN
 from ..model.names import check_agent
@@ -185,7 +185,7 @@ def mailbox_system_prompt(agent_name: str, *, module: str = "shared.agent_mailbo
 
 
 def _entry(message: Message, nonce: str) -> str:
-    subject = one_line(message.subject)[:LONGEST_HEADING] or "(no subject)"
+    subject = quoted_line(message.subject) if message.subject else "(no subject)"
     sender, id = one_line(message.from_agent), one_line(message.id)
     facts = defuse(f"From: {sender} | Priority: {message.priority.name} | Id: {id}")
     notice = message.notice or notice_of_sender(message.from_agent)
