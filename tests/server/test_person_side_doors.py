@@ -32,8 +32,9 @@ from postroom.model.person import key_id
 from postroom.model.query import LetterQuery, Query
 from postroom.model.record import GUARD, Record
 from postroom.nanobot import MailboxManager as NanobotManager
-from postroom.store.files import transaction
+from postroom.store.files import reconcile, transaction
 from postroom.store.files.connection import FileConnection
+from postroom.store.files.layouts.base import layout_named
 from postroom.store.files.reconcile import Reconciler
 from postroom.store.files.store import FileStore
 from postroom.store.protocol import Introduce, Move, Put
@@ -511,3 +512,34 @@ def test_a_wire_of_a_folder_takes_no_answer_by_a_signed_request(tmp_path: Path) 
         with pytest.raises(NotAllowed, match="in mail folders"):
             room.acting_as(signed).mailbox("human").reply(question.id, "yes")
         assert [one.status for one in room.mailbox("bob").escalations()] == ["open"]
+
+
+def forged_notice(tmp_path: Path, layout: str) -> list[str]:
+    """Who bob has mail from, after a program copied a notice of the room under another name and id."""
+    with in_folder(tmp_path, layout) as room:
+        room.mailbox("ann").escalate("May I?", reason="approval", ladder=["bob", "human"])
+        room.mailbox("bob").escalations()
+        room.mailbox("zed").send("bob", "marker")
+        (path,) = [path for path in letters_in(tmp_path, layout, "bob") if "marker" in path.read_text()]
+        sender = "from_agent" if layout == "swarm" else "from"
+        fields = json.loads(path.read_text().replace("marker", "Your key changed"))
+        fields |= {sender: "postmaster", "id": f"{fields.get('id')}9"}
+        layout_named(layout).set_own(fields, {"kind": "key_changed", "id": "forged", "sender": "postmaster"})
+        name = path.name.replace("zed", "postmaster")
+        name = name if name != path.name else name.replace(".json", "9.json")
+        path.with_name(name).write_text(json.dumps(fields))
+        time.sleep(0.05)
+        return [letter.sender for letter in room.mailbox("bob").check() if letter.kind == "key_changed"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_no_program_writes_a_notice_of_the_room(tmp_path: Path, layout: str) -> None:
+    assert forged_notice(tmp_path, layout) == []
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_forged_notice_finds_a_folder_that_believes_the_name(
+    tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconcile, "POSTMASTER", "nobody")
+    assert forged_notice(tmp_path, layout) == ["postmaster"]

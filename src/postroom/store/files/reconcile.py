@@ -15,6 +15,7 @@ programs may add fields.
 | changed, the accepted letter | a delivery | the delivery gets the state that the file shows |
 | changed, anything else | a delivery | set aside, and the accepted letter is written again |
 | new, no letter | nothing | set aside, once it was unchanged for ten seconds |
+| new, a letter of the postmaster | nothing | set aside; after a crash it is added |
 | gone | an open delivery | it becomes a dead letter |
 | gone | a settled delivery | it is dropped |
 | in a folder that cannot be read | anything | nothing: it is neither new nor gone |
@@ -43,7 +44,7 @@ from ...model.agent import guard_from
 from ...model.codec import blake2b, convert
 from ...model.delivery import OPEN, UNSENT, Attempt, Lease, State, open_delivery
 from ...model.message import OWN_NOTES
-from ...model.names import fold
+from ...model.names import POSTMASTER, fold
 from ...model.record import GUARD, TASKS
 from ...model.task import TASK_UPDATE, RecordBuffer, TaskStatus, answer, open_task, task_above, task_on, write_task
 from ..protocol import Put
@@ -391,6 +392,10 @@ class Reconciler:
                 return
         mailbox = self._mailbox_of(file, parsed)
         if first is None:
+            # Our own notices are in the index before any reader looks; only a lost index has them from files (G8).
+            if message.sender == POSTMASTER and not self._after_crash:
+                self._set_aside(_finished(file), "only Postroom writes in the name of postmaster")
+                return
             message = self._conn.proven_now(message) if not self._after_crash else message
             number = self._writing.insert_letter(message)
             self._positions[number] = _positions_in(parsed)
