@@ -136,11 +136,18 @@ _TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI", "BN"}
 
 
 @pytest.mark.parametrize(
-    "character", "\x00\x1b\x7f\x9b\r\u200b\u200e\u202e\u2066\u2028\ufeff\u00ad\U000e0041\U000e0100"
+    "character",
+    "\x00\x1b\x7f\x9b\r\u200b\u200e\u202e\u2066\u2028\ufeff\u00ad\U000e0041\U000e0100\ufe00\ufe0e\ufe0f\ufff0\U0001d173",
 )
 def test_an_invisible_character_is_written_out(character: str) -> None:
     assert presentation.show_hidden(f"a{character}b") == f"a\\u{{{ord(character):x}}}b"
     assert character not in presentation.one_line(f"a{character}b")
+
+
+def test_how_an_emoji_looks_is_no_hidden_text() -> None:
+    meant = "\u26a0\ufe0f \u2764\ufe0e \U0001f6e0\ufe0f 1\ufe0f\u20e3"
+    assert meant == presentation.show_hidden(meant)
+    assert "\u26a0\ufe0f\\u{fe0f}\\u{fe00}" == presentation.show_hidden("\u26a0\ufe0f\ufe0f\ufe00")
 
 
 def test_a_letter_shows_itself_with_a_fresh_nonce_each_time(room: Room) -> None:
