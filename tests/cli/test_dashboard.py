@@ -162,3 +162,19 @@ def test_it_says_at_once_what_the_page_may_do(served: Daemon, has_key: bool, rig
     with lending(served, has_key=has_key) as (process, _):
         assert process.stdout is not None and "\n" == process.stdout.readline()
         assert process.stdout.readline().endswith(f" seconds. {rights}\n")
+
+
+@pytest.mark.parametrize(
+    "words", [("--look",), ("--look", "--as", "human"), ("--look", "--as", "coder"), ("--lock",), ("--print",)]
+)
+@pytest.mark.parametrize("mark", ["POSTROOM_AGENT", "CLAUDECODE", "GEMINI_CLI"])
+def test_inside_an_agents_session_it_is_refused_in_every_form(
+    served: Daemon, words: tuple[str, ...], mark: str
+) -> None:
+    done = typed(served, *words, **{mark: "coder"})
+    assert (77, "") == (done.returncode, done.stdout), done
+    assert mark in done.stderr
+
+
+def test_a_person_who_is_named_by_the_environment_is_no_agent(served: Daemon) -> None:
+    assert 0 == typed(served, "--look", POSTROOM_AGENT="ceo").returncode

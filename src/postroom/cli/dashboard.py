@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..app.app import served_at
-from ..core.key_file import KeyFile
+from ..core.key_file import KeyFile, check_no_session
 from ..core.presentation import one_line
-from ..core.proof import sign_request
+from ..core.proof import is_person, sign_request
 from ..core.verb import PROOF, from_params, parameters, perform
 from ..environment import variable
 from ..errors import Busy, NotAllowed, PostroomError
 from ..formats.errors import rpc_error
 from ..formats.plain import plain_result
+from ..hosts.sessions import session_around_us
 from ..model.codec import encode
-from ..model.names import HUMAN
+from ..model.names import HUMAN, check_agent, meant
 from ..server.client import SocketClient, is_same_user, result_of
 from ..server.protocol import own_verb
 from .answer import Answer
@@ -65,6 +66,7 @@ def run_dashboard(context: Context) -> Iterator[Answer]:
     """Open the dashboard; then carry out what is done in it, until this process is interrupted."""
     context.default_me(HUMAN)
     context.check_room()
+    _check_no_agent(context)
     served = served_at(context.settings.store)
     if served is None:
         raise Busy("no post room is served here", field="room", hint="postroom serve, in another terminal")
@@ -79,6 +81,14 @@ def run_dashboard(context: Context) -> Iterator[Answer]:
         yield _opened(context, opened, "It may look, and change nothing.", acts=False)
         return
     yield from _Lending(context, served).run(_signed(context, "open_visit", params))
+
+
+def _check_no_agent(context: Context) -> None:
+    """Raise NotAllowed inside an agent's session, whoever --as names: its link would show an agent the whole room."""
+    around, human = session_around_us(), context.settings.human
+    named = meant(check_agent(variable("POSTROOM_AGENT") or human, "mailbox"), human)
+    person = named if is_person(context.core, named) else human
+    check_no_session(context.core, person, around.agent if around else "")
 
 
 def _signed(context: Context, method: str, params: dict[str, Any]) -> dict[str, Any]:
