@@ -59,8 +59,8 @@ _NAME = ("l1i", "e3", "t7", "t7", "e3", "r")  # the word of the fence, and the d
 _PLAIN = r"[^a-z0-9<>LR\0\n]*+".join(f"[{like}]" for like in _NAME)
 _WORD = r"[^a-z0-9<>LR\0\n]*+".join(rf"[{like}\0]" for like in _NAME)
 _BEHIND = rf"[^a-z0-9<>LR\0]*+(?:{_WORD}|\Z)"
-# Control (but tab and newline), C1, bidi, zero-width and other invisible characters. Two variation selectors say how
-# an emoji looks (U+FE0E, U+FE0F); anywhere else they are one more way to carry text that nobody sees.
+# Control (but tab and newline), C1, bidi, zero-width and other invisible characters. Two variation selectors say
+# how an emoji looks (U+FE0E, U+FE0F); anywhere else they are one more way to carry text that nobody sees.
 HIDDEN = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u2800\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
