@@ -12,6 +12,9 @@ from msgspec.structs import replace
 
 from postroom import Mailbox, Room
 from postroom.core.key_file import KeyFile
+from postroom.core.people import AddPerson, live_keys
+from postroom.core.verb import perform
+from postroom.model.message import same_name
 
 
 @cache
@@ -33,5 +36,8 @@ def signing(room: Room, owner: str = "person") -> Room:
 
 
 def person(room: Room, name: str = "human") -> Mailbox:
-    """The person's own mailbox, where the person is the caller."""
+    """The person's own mailbox, where the person is the caller. The human admits others."""
+    if name != "human" and not same_name(name, room.core.limits.human) and not live_keys(room.core, name):
+        first = signing(room).principal
+        perform(room.core, first, AddPerson(person=name, key=key_file(name).public()))
     return signing(room, "person" if name == "human" else name).mailbox(name)

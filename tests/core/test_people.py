@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 import postroom
 from postroom import Invalid, Mailbox, Message, NotAllowed, PostroomError, Room
-from postroom.core import arrivals
+from postroom.core import arrivals, people
 from postroom.core.arrivals import accept
 from postroom.core.authorize import OWNER
 from postroom.core.key_file import OLD, KeyFile, make_key, public_text
@@ -24,6 +25,8 @@ from postroom.model.message import KEY_CHANGED, origin_of
 from postroom.model.names import parse_address
 from postroom.model.peer import Envelope, Peer
 from postroom.model.person import key_id
+from postroom.model.record import PERSON
+from postroom.store.protocol import Put
 from tests.core.peering import know_peer
 from tests.letters import NOW
 from tests.people import key_file, person, signing
@@ -111,10 +114,6 @@ def test_whom_no_setting_names_is_no_person(factory: RoomFactory) -> None:
     person(room).send("bob", "x")
     with pytest.raises(Invalid, match="is no person here"):
         perform(room.core, signing(room).principal, AddPerson(person="zoe", key=key_file("zoe").public()))
-    with pytest.raises(Invalid, match="is no person"):
-        perform(
-            room.core, signing(room).principal, AddPerson(person="dana", key=key_file("dana").public(), by="zoe")
-        )
     with pytest.raises(NotAllowed):
         room.mailbox("erin").claim()
     person(room, "erin").claim()
@@ -139,6 +138,80 @@ def test_keys_and_proofs_do_not_go_into_an_export_or_a_copy(factory: RoomFactory
     with postroom.open(tmp_path / "forged.db") as copy:
         copy.load(forged)
         assert proven(copy) == [False]
+
+
+def test_an_invented_person_is_refused_and_changes_nobodys_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a process with settings of its own, which name an agent as a person."""
+    new = AddPerson(person="human", key=key_file("next").public())
+    with postroom.open(tmp_path / "room.db") as room:
+        person(room).send("coder", "hello")
+    for settings in ({"people": "mallory, coder"}, {"human": "mallory", "people": "coder"}):
+        with postroom.open(tmp_path / "room.db", **settings) as theirs:
+            for name in ("mallory", "coder"):
+                caller = signing(theirs, name)
+                with pytest.raises(NotAllowed, match=f"human admits others here: postroom people add {name} ed2"):
+                    caller.mailbox(name).send("bob", "approved")
+                for change in (new, AddPerson(person=name, key=key_file(name).public()), RemovePerson(id="x")):
+                    with pytest.raises(NotAllowed):
+                        perform(theirs.core, caller.principal, change)
+                with pytest.raises(NotAllowed, match="no key here that could be lost"):
+                    perform(theirs.core, OWNER, AddPerson(person=name, key=key_file(name).public(), lost=True))
+    with postroom.open(tmp_path / "room.db", people="mallory") as room:
+        assert listed(room) == [("human", "first use", True)]
+        room.mailbox("coder").claim()  # an agent's mailbox is its own
+        person(room, "mallory").send("bob", "The human admitted me.")
+        with pytest.raises(NotAllowed, match="is no key of human"):
+            perform(room.core, signing(room, "mallory").principal, new)
+        with pytest.raises(NotAllowed, match="is no key of mallory"):
+            perform(
+                room.core, signing(room).principal, AddPerson(person="mallory", key=key_file("again").public())
+            )
+        monkeypatch.setattr(people, "_check_signer", lambda *_: None)  # the planted twin
+        perform(room.core, signing(room, "mallory").principal, new)
+        assert ("human", "signed", True) in listed(room)
+
+
+def test_a_name_whose_last_key_was_removed_is_no_person_without_the_settings(tmp_path: Path) -> None:
+    with postroom.open(tmp_path / "room.db", people="coder") as room:
+        key = key_file("coder").public()
+        person(room, "coder").claim()
+        (held,) = room.core.store.records(PERSON, key_id(key))
+        gone = replace(held, value={**held.value, "removed_at": room.core.now().wall})
+        room.core.store.commit([Put(record=gone)])
+        with pytest.raises(NotAllowed):
+            room.mailbox("coder").claim()
+    with postroom.open(tmp_path / "room.db") as room:
+        room.mailbox("coder").claim()
+
+
+@pytest.mark.parametrize("again", ["replace", "lost", "beside"])
+def test_a_key_in_place_of_a_lost_one_cannot_make_itself_permanent(
+    room: Room, again: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person(room).send("bob", "hello")
+    taken, next = key_file("taken"), key_file(f"next-{again}").public()
+    perform(room.core, OWNER, AddPerson(person="human", key=taken.public(), lost=True))
+    thief = signing(room, "taken").principal
+    change = AddPerson(
+        person="human",
+        key=next,
+        lost=again == "lost",
+        replaces=key_id(taken.public()) if again == "replace" else "",
+    )
+    with pytest.raises(NotAllowed, match="possible from"):
+        perform(room.core, thief, change)
+    perform(room.core, signing(room).principal, RemovePerson(id=key_id(taken.public())))
+    with pytest.raises(NotAllowed):
+        perform(room.core, thief, change)
+    assert {*listed(room)} == {("human", "first use", True), ("human", "key lost", False)}
+    person(room).send("bob", "It is me.")
+    monkeypatch.setattr(people, "TAKE_BACK", timedelta(days=-1))  # the planted twin
+    perform(room.core, OWNER, AddPerson(person="human", key=key_file("later").public(), lost=True))
+    change = replace(change, replaces="")
+    perform(room.core, signing(room, "later").principal, change)
+    assert key_id(next) in [one.id for one in perform(room.core, OWNER, ListPeople()).people if one.is_live]
 
 
 # -- the file of the key

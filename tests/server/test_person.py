@@ -18,7 +18,7 @@ from websockets.sync.client import connect
 
 import postroom
 from postroom import NotAllowed, PostroomError, Room
-from postroom.core import messages, people, tokens, verb
+from postroom.core import messages, tokens, verb
 from postroom.core.authorize import OWNER
 from postroom.core.proof import room_id
 from postroom.core.verb import perform
@@ -218,8 +218,7 @@ def test_a_proof_for_one_person_is_none_for_another(served: Daemon) -> None:
         postroom.open(served.room, durability="process", people="erin") as room,
         over_socket(served, token_for(room, "operator")) as ask,
     ):
-        key = key_file("erin")
-        people.introduce(room.core, "erin", key.public())
+        person(room, "erin").send("bob", "Here I am.")
         name, params = things_wait(room)["ack"]
         params = {"agent_id": "erin", "ids": params["ids"]}
         until(lambda: KEY_NEEDED in json.dumps(ask("claim", {"agent_id": "erin"})))  # known a second later

@@ -80,7 +80,6 @@ def run_add_person(context: Context) -> Answer:
         signer.check_terminal(context.core, context.mailbox.name)
     made = context.perform(
         people.AddPerson,
-        by=context.me,
         person=person,
         key=key or signer.public(),
         writes_in=context.get("writes_in", ""),
@@ -99,7 +98,7 @@ def run_add_person(context: Context) -> Answer:
 )
 def run_remove_person(context: Context) -> Answer:
     _signer(context)
-    removed = context.perform(people.RemovePerson, by=context.me, id=context.get("id"))
+    removed = context.perform(people.RemovePerson, id=context.get("id"))
     known = context.perform(people.ListPeople).people
     left = [key.id for key in known if key.is_live and same_name(key.person, removed.person)]
     text = "The key {person[id]} of {person[person]} is removed."
@@ -124,7 +123,7 @@ def run_remove_person(context: Context) -> Answer:
 def run_rotate_person(context: Context) -> Answer:
     signer = _signer(context)
     name = context.mailbox.name
-    signer.key_for(context.core, name)  # the old key is good here
+    people.check_settled(context.core, signer.key_for(context.core, name))  # the old key is good here
     passphrase = ""
     if context.get("passphrase") or signer.has_passphrase:
         signer.check_terminal(context.core, name)

@@ -116,7 +116,7 @@ class KeyFile:
         was = next((key for key in keys if old is not None and key.is_live and key.key == old.public()), None)
         if was is None:
             return None
-        add = AddPerson(by=was.person, person=was.person, key=self.public(), replaces=was.id)
+        add = AddPerson(person=was.person, key=self.public(), replaces=was.id)
         return perform(core, replace(OWNER, signer=old), add)
 
     @property

@@ -1,8 +1,8 @@
 """The keys of people in a room: whose they are, since when, and how they came here.
 
-The first key of a person comes from a person at a terminal, and is believed. A later key is signed by a key of the
-room, or replaces one that is said to be lost. All agents of the room get a notice of every change after the first.
-Removed keys stay in the list.
+The first key of a room comes from its human at a terminal, and is believed. Later, only a person's own key changes
+that person's keys, and the person who was first admits others; or a key replaces one that is said to be lost. All
+agents of the room get a notice of every change after the first. Removed keys stay in the list.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from ..errors import Invalid, Missing, NotAllowed
 from ..model.delivery import open_delivery
 from ..model.message import KEY_CHANGED, same_name
-from ..model.names import AT, check_id, check_party, meant
+from ..model.names import AT, HUMAN, check_id, check_party, meant
 from ..model.person import PersonKey, key_id
 from ..model.record import EVERYONE, IDENTITY, PERSON
 from ..policy.limits import people_of
@@ -57,23 +57,12 @@ class ListPeople(Verb, kw_only=True):
         return People(room_id(core), people_of(core.limits), sorted(keys, key=lambda key: (key.added_at, key.id)))
 
 
-class _Changing(Verb, kw_only=True):
-    """A change that a person of this room proves."""
-
-    by: Annotated[str, "the person of this room who does it"] = "human"
-
-    def check(self, core: Core, principal: Principal) -> None:
-        by = meant(check_party(self.by, "by"), core.limits.human)
-        if not is_person(core, by):
-            raise Invalid(f"{by!r} is no person", field="by", hint="the settings human and people name them")
-        check_person(core, principal, by, _PHRASE)
-
-
 @verb("add_person", PersonKey, under="person", action="room", local=True)
-class AddPerson(_Changing, kw_only=True):
+class AddPerson(Verb, kw_only=True):
     """Add a key of a person: here, or at another system.
 
-    In place of a lost key it needs no proof: then it replaces every key of the person, and all agents are told so.
+    The person's own key signs for it, or for somebody new the key of the person who was first here. In place of a
+    lost key it needs no proof: then it replaces every key of the person, and all agents are told so.
     """
 
     person: Annotated[str, "the mailbox, or agent@system"]
@@ -99,7 +88,7 @@ class AddPerson(_Changing, kw_only=True):
         if is_far and not (len(self.writes_in) == 32 and ROOM_DIGITS.issuperset(self.writes_in)):
             raise Invalid("is not the identity of a room", field="writes_in", hint=ROOM_RULE)
         if not self.lost:
-            self.check(core, principal)
+            _check_signer(core, principal, person)
         now = core.now().wall
         why = LOST if self.lost else SIGNED
         new = PersonKey(id=id, person=person, key=self.key, added_at=now, added_by=why, room=self.writes_in)
@@ -110,8 +99,10 @@ class AddPerson(_Changing, kw_only=True):
                 raise Invalid(
                     "is in the list already, and cannot be added twice", field="key", hint="make another"
                 )
-            theirs = [key for key in known.values() if key.is_live and same_name(key.person, person)]
-            gone = [key for key in theirs if self.lost or key.id == self.replaces]
+            theirs = [key for key in known.values() if same_name(key.person, person)]
+            if self.lost:
+                _check_lost(core, person, self.key, theirs)
+            gone = [key for key in theirs if key.is_live and (self.lost or key.id == self.replaces)]
             how = "added for a lost key" if self.lost else "signed by a key of the room"
             words = f"{person} has the new key {id}, {how}."
             if gone:
@@ -126,7 +117,7 @@ class AddPerson(_Changing, kw_only=True):
 
 
 @verb("remove_person", PersonKey, under="person", action="room", local=True)
-class RemovePerson(_Changing, kw_only=True):
+class RemovePerson(Verb, kw_only=True):
     """Remove a key of a person: it proves nothing from now on. It stays in the list.
 
     A key that was said to replace a lost one is removed by that one, too, which then counts again.
@@ -138,26 +129,27 @@ class RemovePerson(_Changing, kw_only=True):
         id = check_id(self.id, "id")
         formers = _formers(core, id)
         if not (principal.signer and principal.signer.is_one_of(core, formers)):
-            formers = []
-            self.check(core, principal)
+            formers, key = [], values_of(core, PERSON, PersonKey).get(id)
+            _check_signer(core, principal, core.limits.human if key is None else key.person)
 
         def plan() -> tuple[Sequence[Write], PersonKey]:
             known = values_of(core, PERSON, PersonKey)
             key = known.get(id)
             if key is None or not key.is_live:
                 raise Missing(f"there is no key {id!r}", field="id", hint="postroom people lists them")
-            is_own = same_name(key.person, meant(self.by, core.limits.human))
             theirs = [one for one in known.values() if one.is_live and same_name(one.person, key.person)]
-            if is_own and theirs == [key] and not formers:
+            if AT not in key.person and theirs == [key] and not formers:
                 hint = "postroom people rotate makes another; if it is lost: postroom people add --lost"
                 raise Invalid("is your only key: without one you can answer nothing here", field="id", hint=hint)
             words = f"The key {id} of {key.person} proves nothing any more."
+            again = [one for one in formers if not one.is_live]
             if formers:
-                words += " It was added as if the key before it were lost, which counts again:"
-                words += f" {', '.join(one.id for one in formers)}. Do not rely on what {id} signed."
+                words += f" It was added as if another were lost. Do not rely on what {id} signed."
+            if again:
+                words += f" The key before it counts again: {', '.join(one.id for one in again)}."
             changed = [
                 replace(key, removed_at=core.now().wall),
-                *(replace(one, removed_at=None) for one in formers),
+                *(replace(one, removed_at=None) for one in again),
             ]
             return [*(_changed(core, one) for one in changed), *_notices(core, key.person, words)], key
 
@@ -165,12 +157,62 @@ class RemovePerson(_Changing, kw_only=True):
 
 
 def _formers(core: Core, id: str) -> list[PersonKey]:
-    """Return the keys that the key `id` replaced as lost in the last days: one that still signs was not lost."""
+    """Return the keys that the key `id` replaced as lost in the last days: one that still signs was not lost.
+
+    Where it replaced none, the person who was first decides.
+    """
     keys = values_of(core, PERSON, PersonKey)
     key = keys.get(id)
-    if key is None or key.added_by != LOST or core.now().wall - key.added_at > TAKE_BACK:
+    if key is None or not _is_recent(core, key):
         return []
-    return [one for one in keys.values() if one.removed_at == key.added_at and same_name(one.person, key.person)]
+    theirs = [one for one in keys.values() if same_name(one.person, key.person)]
+    return [one for one in theirs if one.removed_at == key.added_at] or live_keys(core, _first_person(core))
+
+
+def live_keys(core: Core, person: str) -> list[PersonKey]:
+    keys = values_of(core, PERSON, PersonKey).values()
+    return [key for key in keys if key.is_live and same_name(key.person, person)]
+
+
+def _first_person(core: Core) -> str:
+    """Return the person whose key was here first, who admits others; in a room without keys, its human."""
+    keys = [key for key in values_of(core, PERSON, PersonKey).values() if AT not in key.person]
+    return min(keys, key=lambda key: key.added_at).person if keys else core.limits.human
+
+
+def _check_signer(core: Core, principal: Principal, person: str) -> None:
+    """Raise NotAllowed unless the person's own live key signs; for one who has none, that of the first person."""
+    own = [] if AT in person else live_keys(core, person)
+    by = person if own else _first_person(core)
+    check_person(core, principal, by, _PHRASE)
+    if principal.signer is not None:
+        check_settled(core, principal.signer.key_for(core, by))
+
+
+def _check_lost(core: Core, person: str, key: str, theirs: Sequence[PersonKey]) -> None:
+    """Raise NotAllowed if this person has no key to lose, or one of them was called lost in the last days."""
+    if not theirs and person != HUMAN:
+        raise NotAllowed(f"{person} has no key here that could be lost", hint=_admitted(core, person, key))
+    if recent := [one for one in theirs if _is_recent(core, one)]:
+        raise NotAllowed(f"the key of {person} was called lost a short time ago", hint=_until(recent[0]))
+
+
+def check_settled(core: Core, key: PersonKey) -> None:
+    """Raise NotAllowed if this key took the place of a lost one in the last days: it changes no keys yet."""
+    if _is_recent(core, key):
+        raise NotAllowed(f"{key.id} is in place of a lost key, and changes no keys yet", hint=_until(key))
+
+
+def _is_recent(core: Core, key: PersonKey) -> bool:
+    return key.added_by == LOST and core.now().wall - key.added_at <= TAKE_BACK
+
+
+def _until(key: PersonKey) -> str:
+    return f"possible from {key.added_at + TAKE_BACK:%Y-%m-%d %H:%M} UTC on; the former key may remove {key.id}"
+
+
+def _admitted(core: Core, person: str, key: str) -> str:
+    return f"{_first_person(core)} admits others here: postroom people add {person} {key}"
 
 
 def is_renamed(core: Core, key: PersonKey, person: str) -> bool:
@@ -187,7 +229,7 @@ def take_over(core: Core, key: PersonKey, person: str) -> PersonKey:
 
 
 def introduce(core: Core, person: str, key: str) -> PersonKey:
-    """Add the first key of a person; another that came meanwhile is not replaced."""
+    """Add the first key of the room, of its human. Any other is signed for."""
     new = PersonKey(id=key_id(key), person=person, key=key, added_at=core.now().wall, added_by=FIRST)
 
     def plan() -> tuple[Sequence[Write], PersonKey]:
@@ -195,8 +237,9 @@ def introduce(core: Core, person: str, key: str) -> PersonKey:
         if new.id in known:
             hint = "POSTROOM_HUMAN_KEY names the file of another key"
             raise NotAllowed(f"this is the key of {known[new.id].person}, not of {person}", hint=hint)
-        if any(same_name(one.person, person) for one in known.values()):
-            raise Missing(f"{person} got another key meanwhile", hint="postroom people lists them")
+        if known or not same_name(person, core.limits.human):
+            text = f"the key of {person} is not the first one of this room"
+            raise NotAllowed(text, hint=_admitted(core, person, key))
         return _added(core, new), new
 
     return commit(core, plan)

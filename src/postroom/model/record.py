@@ -117,5 +117,8 @@ class Cursor(Brief, frozen=True):
 
 
 def names_of_key(value: dict[str, Any]) -> tuple[str, ...]:
-    """Return the names of the person in the value of a record of kind `PERSON`: today's, and former ones."""
-    return value["person"], *value.get("formerly", ())
+    """Return the names of the person in the value of a record of kind `PERSON`: today's, and former ones.
+
+    A removed key has none: a name whose last key was removed counts no more, unless the settings name it.
+    """
+    return (value["person"], *value.get("formerly", ())) if value.get("removed_at") is None else ()
