@@ -21,11 +21,12 @@ from postroom.core.people import AddPerson, ListPeople, RemovePerson
 from postroom.core.proof import room_id
 from postroom.core.verb import perform
 from postroom.formats.federation import decode_envelope, encode_envelope, envelope_for
-from postroom.model.message import KEY_CHANGED, origin_of
+from postroom.model.message import KEY_CHANGED, Recipient, origin_of
 from postroom.model.names import parse_address
 from postroom.model.peer import Envelope, Peer
 from postroom.model.person import key_id
 from postroom.model.record import PERSON
+from postroom.store.files.connection import FileConnection
 from postroom.store.protocol import Put
 from tests.core.peering import know_peer
 from tests.letters import NOW
@@ -497,6 +498,23 @@ def test_a_peer_cannot_hand_a_persons_letter_to_another_agent(
     assert came(here, moved()).proof is not None
 
 
+def test_a_peer_cannot_name_another_agent_as_a_hidden_recipient(
+    here: Room, near: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trust_person(here, near)
+
+    def moved() -> Envelope:
+        sent = from_near(near)
+        assert sent.message.proof is not None
+        to = (*sent.message.proof.recipients, Recipient("eve@here", "bcc"))
+        message = replace(sent.message, proof=replace(sent.message.proof, recipients=to))
+        return replace(sent, message=message, targets=(parse_address("eve@here", "to"),))
+
+    assert came(here, moved()).proof is None
+    monkeypatch.setattr(arrivals, "_is_to_these", lambda *_: True)  # the planted twin
+    assert came(here, moved()).proof is not None
+
+
 def test_the_same_key_in_another_room_of_theirs_proves_nothing_here(
     here: Room, near: Room, tmp_path: Path
 ) -> None:
@@ -554,3 +572,47 @@ def forge(room: Room, folder: Path) -> None:
     other = Path(str(own.parent).replace(f"{os.sep}bob", f"{os.sep}eve")) / own.name
     other.parent.mkdir(parents=True, exist_ok=True)
     other.write_bytes(raw.replace(b'"bob"', b'"eve"') if b'"to": "bob"' in raw else raw)
+
+
+@pytest.mark.parametrize("layout", ["swarm", "nanobot", "chipset"])
+@pytest.mark.parametrize("is_checked", [True, False])
+def test_in_a_folder_a_proof_is_for_the_signed_recipients_and_members_of_the_scope(
+    tmp_path: Path, layout: str, is_checked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_checked:  # the planted twin
+        monkeypatch.setattr(FileConnection, "_is_for", lambda *_: True)
+    with in_folder(tmp_path, layout) as room:
+        room.mailbox("bob").register(scopes=["admins"])
+        room.mailbox("eve").register()
+        person(room).send("bob", "For Bob.")
+        person(room).broadcast("admins", "For admins.")
+        room.mailbox("zed").send("eve", "marker")
+        (marker,) = own_files(tmp_path / layout, "marker")
+        for text in ("For Bob.", "For admins."):
+            (own,) = [file for file in own_files(tmp_path / layout, text) if f"{os.sep}bob" in str(file)]
+            found = json.loads(own.read_bytes())
+            if text == "For Bob.":
+                add_bcc(found, "bob", "eve")
+            marker.with_name(own.name).write_text(json.dumps(found))
+        eve = room.mailbox("eve")
+        mine = [one for one in eve.check(unread_only=False) if "For" in one.text]
+        assert mine and {one.message.proof is not None for one in mine} == {not is_checked}
+        assert proven(room) == [True, True]
+    for file in (tmp_path / layout / ".postroom").glob("index*"):
+        file.unlink()
+    with in_folder(tmp_path, layout) as room:
+        assert proven(room) == [True, True], "the index was made anew, from the files"
+
+
+def own_files(folder: Path, text: str) -> list[Path]:
+    found = [path for path in folder.rglob("*.json") if ".postroom" not in str(path)]
+    return [path for path in found if text in path.read_text() and "sent" not in path.parts]
+
+
+def add_bcc(found: Any, to: str, other: str) -> None:
+    """Add a hidden recipient wherever Postroom's own note about a letter holds its recipients or its proof."""
+    if isinstance(found, dict):
+        if "proof" in found:
+            found["recipients"] = [{"address": to, "kind": "to"}, {"address": other, "kind": "bcc"}]
+        for value in found.values():
+            add_bcc(value, to, other)

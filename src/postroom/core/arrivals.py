@@ -386,8 +386,12 @@ def _may_be_ours(core: Core, system: str) -> bool:
 
 
 def _is_to_these(core: Core, arrival: Envelope, proof: Proof) -> bool:
-    """Return whether the sender wrote to every agent for whom the letter came: a peer hands it to no others."""
-    ours = [to for one in proof.recipients if AT in (to := one.address) and _may_be_ours(core, system_of(to))]
+    """Return whether the sender wrote to every agent for whom the letter came: a peer hands it to no others.
+
+    A bcc is not signed, so it proves nothing.
+    """
+    signed = [one.address for one in proof.recipients if one.kind != "bcc"]
+    ours = [to for to in signed if AT in to and _may_be_ours(core, system_of(to))]
     named = {fold(agent_of(address)) for address in ours}
     return all(target.agent and fold(target.agent) in named for target in arrival.targets)
 

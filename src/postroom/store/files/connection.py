@@ -15,8 +15,8 @@ from ...constants import INDEX_APPLICATION
 from ...errors import StoreFailing, UnknownMessage, Unreadable
 from ...model.codec import to_plain
 from ...model.message import is_broadcast, same_name
-from ...model.names import PEOPLE, check_party, fold
-from ...model.record import EVERYONE, IDENTITY, PERSON, Record, names_of_key
+from ...model.names import BROADCAST, PEOPLE, check_party, fold
+from ...model.record import EVERYONE, IDENTITY, MEMBER, PERSON, Record, names_of_key
 from ..sqlite import rows
 from ..sqlite.connection import Connection
 from ..sqlite.wal import REPLACED
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from ...clock import Clock
     from ...model.delivery import Delivery
-    from ...model.message import Message
+    from ...model.message import Message, Recipient
     from ...model.query import Moment
     from ..protocol import Put
     from .durable import Stamp
@@ -174,7 +174,7 @@ class FileConnection(Connection):
 
     def _proven(self, message: Message, mailbox: str) -> Message:
         """Return a letter with its proof, if a person signed it in this room and for this mailbox."""
-        is_to = any(is_broadcast(to.address) or same_name(to.address, mailbox) for to in message.recipients)
+        is_to = any(self._is_for(to, mailbox) for to in message.recipients)
         from ...model.person import with_proof  # noqa: PLC0415 - only for people
 
         room = self.record(IDENTITY, EVERYONE)
@@ -183,6 +183,13 @@ class FileConnection(Connection):
             if room and is_to
             else replace(message, proof=None)
         )
+
+    def _is_for(self, to: Recipient, mailbox: str) -> bool:
+        """Return whether a recipient whom the person signed is this mailbox, or its scope. A bcc is not signed."""
+        if is_broadcast(to.address):
+            members = self.records(MEMBER + to.address.removeprefix(BROADCAST))
+            return to.kind != "bcc" and any(same_name(member.key, mailbox) for member in members)
+        return to.kind != "bcc" and same_name(to.address, mailbox)
 
     def proven_now(self, message: Message) -> Message:
         """Return a letter that is new here, without the proof of a removed key: its thief could date it back."""
