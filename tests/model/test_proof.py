@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from postroom.model import person
 from postroom.model.codec import decode_message, encode, to_plain
-from postroom.model.message import Message, Part, Priority, Proof, Recipient, TaskNote
+from postroom.model.message import TURN_NOTE, Message, Part, Priority, Proof, Recipient, TaskNote
 from postroom.model.person import PersonKey, is_signed, key_id, read_key, signed_letter, signed_request, with_proof
 from postroom.model.record import PERSON, Record
 from tests.formats.drawn import FULL, letters
@@ -125,6 +125,15 @@ def test_the_proof_of_a_request_proves_no_letter() -> None:
     proven = signed(FULL)
     assert proven.proof is not None
     assert not proves(replace(proven, proof=replace(proven.proof, over="request")))
+
+
+def test_what_a_turn_of_a_conversation_answers_is_signed(monkeypatch: pytest.MonkeyPatch) -> None:
+    proven = signed(FULL)
+    moved = replace(proven, extra={**proven.extra, TURN_NOTE: {"reply_to": "another"}})
+    assert not proves(moved)
+    assert proves(replace(proven, extra={**proven.extra, "note": "of a format"}))
+    monkeypatch.setattr(person, "TURN_NOTE", "")  # the planted twin
+    assert proves(replace(moved, proof=signed(FULL).proof))
 
 
 def test_who_gets_a_hidden_copy_does_not_matter_to_the_proof() -> None:

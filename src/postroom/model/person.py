@@ -2,8 +2,8 @@
 
 A proof belongs to one letter of one room: the signature covers the identity of the room and every field that the
 sender chose, so that it fits no other letter, recipient or room. What changes on the way is left out: hops, trace
-and the notes of formats. So are recipients of a bcc, whom the others do not see. The library for signatures is
-loaded by the first signature that is made or checked.
+and the notes of formats, except that of a turn in a conversation. So are recipients of a bcc, whom the others do
+not see. The library for signatures is loaded by the first signature that is made or checked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from ..errors import Invalid
 from .brief import Brief
 from .codec import blake2b, convert, encode_sorted, with_defaults
-from .message import FIRST_HOPS, same_name
+from .message import FIRST_HOPS, TURN_NOTE, same_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -92,7 +92,7 @@ def signed_letter(message: Message, room: str) -> bytes:
         recipients=tuple(one for one in message.recipients if one.kind != "bcc"),
         hops=FIRST_HOPS,
         trace=(),
-        extra={},
+        extra={name: value for name, value in message.extra.items() if name == TURN_NOTE},
         proven=False,
         proof=None,
     )
