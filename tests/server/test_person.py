@@ -209,7 +209,9 @@ def test_the_proof_of_a_request_fits_that_request_alone(served: Daemon) -> None:
             reply = json.dumps(ask(name, wrong))
             assert "not good for this request" in reply or "no such parameter" in reply, reply
         for broken in ({}, 7, {"key": "x"}, {"key": 1, "at": "x", "nonce": [], "signature": None}):
-            assert not ask(name, {**params, "proof": broken})["ok"]
+            reply = ask(name, {**params, "proof": broken})
+            assert not reply["ok"] and "is no proof of a request" in json.dumps(reply), reply
+        assert KEY_NEEDED in json.dumps(ask(name, {**params, "proof": None})), "null means: not given"
         assert ask(name, signed(room, name, params))["ok"]
 
 

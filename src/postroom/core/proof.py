@@ -12,9 +12,10 @@ from datetime import datetime, timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from msgspec import ValidationError
 from msgspec.structs import replace
 
-from ..errors import NotAllowed
+from ..errors import Invalid, NotAllowed
 from ..model.codec import convert
 from ..model.message import Proof, same_name
 from ..model.names import PEOPLE, fold, meant
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 
 HINT = "a person answers at a terminal: postroom inbox, postroom reply (docs/people.md)"
+_SHAPE = "an object with key, at (a time with its zone), nonce and signature"
 LOOK_EVERY = 1.0  # seconds between two looks for people whom no setting names
 
 
@@ -154,7 +156,10 @@ def prove_request(core: Core, principal: Principal, method: str, params: Mapping
     """Return the principal with the person who signed this request; raise if its proof is wrong, old or used."""
     from ..model.person import FRESH, PersonKey, RequestProof, is_signed, signed_request  # noqa: PLC0415
 
-    shown: RequestProof = convert(params["proof"], RequestProof)
+    try:
+        shown: RequestProof = convert(params["proof"], RequestProof)
+    except ValidationError as broken:
+        raise Invalid(f"is no proof of a request: {broken}", field="proof", hint=_SHAPE) from None
     key = values_of(core, PERSON, PersonKey).get(shown.key)
     rest = {name: value for name, value in params.items() if name != "proof"}
     now, room = core.now().wall, room_id(core)

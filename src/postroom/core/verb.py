@@ -345,6 +345,8 @@ def from_params(cls: type[V_], params: Mapping[str, Any]) -> V_:
     values: dict[str, Any] = {}
     written: dict[str, str] = {}
     for name, value in params.items():
+        if name == PROOF and value is None:
+            continue
         if name == PROOF:  # of any verb: the person's signature of this request
             values[PROOF], written[PROOF] = params, PROOF
             continue
