@@ -14,6 +14,7 @@ from msgspec.structs import replace
 import postroom
 from postroom import Invalid, Mailbox, Message, NotAllowed, PostroomError, Room
 from postroom.core import arrivals, people
+from postroom.core import key_file as key_files
 from postroom.core.arrivals import accept
 from postroom.core.authorize import OWNER
 from postroom.core.key_file import OLD, KeyFile, make_key, public_text
@@ -238,6 +239,45 @@ def test_the_key_is_a_file_for_its_owner_alone(tmp_path: Path) -> None:
         path.write_text("no key")
         with pytest.raises(NotAllowed, match="is no private key"):
             KeyFile(str(path)).key_for(room.core, "human")
+
+
+@pytest.mark.parametrize("is_checked", [True, False])
+def test_what_is_no_file_of_a_key_is_refused_with_its_path(
+    tmp_path: Path, is_checked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_checked:  # the planted twin
+        monkeypatch.setattr(key_files, "S_ISREG", lambda _mode: True)
+    pipe, ssh, path = tmp_path / "pipe", tmp_path / "ssh", str(tmp_path / "k")
+    os.mkfifo(pipe, 0o600)
+    with pytest.raises(NotAllowed, match=f"{pipe} is no regular file" if is_checked else "is no private key"):
+        KeyFile(str(pipe)).public()
+    if is_checked:
+        with pytest.raises(NotAllowed, match=f"{tmp_path} is no regular file"):
+            KeyFile(str(tmp_path)).public()
+    ssh.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    ssh.chmod(0o600)
+    with pytest.raises(NotAllowed, match=r"is no private key.*an OpenSSH key is none"):
+        KeyFile(str(ssh)).public()
+    make_key(path, "open sesame")
+
+    def ended(_prompt: str) -> str:
+        raise EOFError
+
+    with pytest.raises(NotAllowed, match="no passphrase was typed"):
+        KeyFile(path, ask=ended).public()
+
+
+def test_a_broken_file_of_the_key_before_does_not_stop_the_first_use(tmp_path: Path) -> None:
+    path = str(tmp_path / "k")
+    Path(path + OLD).write_text("broken")
+    Path(path + OLD).chmod(0o600)
+    key = KeyFile(path, at_terminal=True)
+    with postroom.open("memory:") as room:
+        assert key.key_for(room.core, "human").added_by == "first use"
+    with postroom.open("memory:") as room:
+        person(room).send("bob", "another key is known here")
+        with pytest.raises(NotAllowed, match="is no private key"):  # where it may be needed, it is read
+            key.key_for(room.core, "human")
 
 
 def test_without_a_terminal_no_key_is_made_or_brought_to_a_room(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -113,7 +114,10 @@ class KeyFile:
         if old is None and os.path.lexists(self.path + OLD):
             old = KeyFile(self.path + OLD, ask=self._ask)
             old._passphrase = self._passphrase  # the same, unless the person changed that by hand
-        was = next((key for key in keys if old is not None and key.is_live and key.key == old.public()), None)
+        live = [key for key in keys if key.is_live]
+        if old is None or not live:  # in a room that knows none, the file before this one need not be read
+            return None
+        was = next((key for key in live if key.key == old.public()), None)
         if was is None:
             return None
         add = AddPerson(person=was.person, key=self.public(), replaces=was.id)
@@ -178,7 +182,8 @@ class KeyFile:
                 break
         else:
             text = "cannot be opened with this passphrase" if is_encrypted else "is no private key"
-            raise NotAllowed(f"{self.path} {text}")
+            hint = "an OpenSSH key is none: postroom people add makes one" if b"OPENSSH" in raw[:64] else None
+            raise NotAllowed(f"{self.path} {text}", field="human_key", hint=hint)
         self._passphrase = typed
         if not isinstance(found, Ed25519PrivateKey):
             raise Invalid(f"{self.path} holds a key of another kind", field="human_key", hint="an Ed25519 key")
@@ -188,7 +193,10 @@ class KeyFile:
         if self._passphrase:
             yield self._passphrase
         if self._ask is not None:
-            yield self._ask(f"Passphrase of {self.path}: ")
+            try:
+                yield self._ask(f"Passphrase of {self.path}: ")
+            except EOFError:
+                raise NotAllowed("no passphrase was typed", field="human_key", hint="type it again") from None
 
 
 def session_mark(core: Core, person: str) -> str:
@@ -212,13 +220,16 @@ def check_no_session(core: Core, person: str, inside: str = "") -> None:
 def read_own(path: str) -> bytes | None:
     """Return the content of a key file; None if there is none. Refuse one that others may read or own."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     except OSError as broken:
         raise NotAllowed(f"the key in {path} cannot be read: {broken.strerror}", field="human_key") from None
+    found = os.fstat(descriptor)
+    if not S_ISREG(found.st_mode):
+        os.close(descriptor)
+        raise NotAllowed(f"{path} is no regular file", field="human_key", hint="POSTROOM_HUMAN_KEY names a file")
     with open(descriptor, "rb") as file:
-        found = os.fstat(file.fileno())
         if found.st_uid != os.geteuid() or found.st_mode & 0o077:
             raise NotAllowed(f"others may read the key in {path}", field="human_key", hint=f"chmod 600 {path}")
         return file.read(LARGEST)

@@ -103,17 +103,21 @@ class AddPerson(Verb, kw_only=True):
             if self.lost:
                 _check_lost(core, person, self.key, theirs)
             gone = [key for key in theirs if key.is_live and (self.lost or key.id == self.replaces)]
-            how = "added for a lost key" if self.lost else "signed by a key of the room"
-            words = f"{person} has the new key {id}, {how}."
-            if gone:
-                words += f" It replaces {', '.join(key.id for key in gone)}."
-            if self.lost:
-                words += " Nobody proved that: ask the person by another way before you rely on it."
-                words += f" If the former key is not lost: postroom people remove {id}, with that key."
             writes = [*_added(core, new), *(_changed(core, replace(key, removed_at=now)) for key in gone)]
-            return [*writes, *_notices(core, person, words)], new
+            return [*writes, *_notices(core, person, self._words(person, id, gone))], new
 
         return commit(core, plan)
+
+    def _words(self, person: str, id: str, gone: Sequence[PersonKey]) -> str:
+        """Return what the agents of the room are told."""
+        how = "added for a lost key" if self.lost else "signed by a key of the room"
+        words = f"{person} has the new key {id}, {how}."
+        if gone:
+            words += f" It replaces {', '.join(key.id for key in gone)}."
+        if self.lost:
+            words += " Nobody proved that: ask the person by another way before you rely on it."
+            words += f" If the former key is not lost: postroom people remove {id}, with that key."
+        return words
 
 
 @verb("remove_person", PersonKey, under="person", action="room", local=True)
