@@ -201,7 +201,7 @@ class Visits:
     # -- tabs, and the end
 
     def join(self, principal: Principal, caller: object, expel: Callable[[], None], push: Push) -> None:
-        """Note a connection of a visit, which ends with it."""
+        """Register a connection; it is closed when the visit ends."""
         self.of(principal).tabs[caller] = (expel, push)
 
     def leave(self, caller: object) -> None:
