@@ -153,7 +153,6 @@ class FlowDigest:
             "settled": sum(many for (_, state), many in moved.items() if state is State.DONE),
             "died": sum(many for (_, state), many in moved.items() if state is State.DEAD),
             "pairs": named,
-            "rest": sum(pairs.values()) - sum(many for _, many in busiest),
         }
         names = list(self._names)
         for watcher in list(self._watchers.values()):

@@ -157,7 +157,6 @@ export interface Tick {
   settled: number;
   died: number;
   pairs: [number, number, number][];
-  rest: number;
   names: string[];
   from: number;
   waits: number;
