@@ -148,7 +148,7 @@ def test_a_letter_is_written_and_taken_back(one: House, room: Room) -> None:
         tab.see("main h1", "planner")
         tab.press("w")
         write(tab, "On second thought")
-        tab.see(".notices", "Sent.")
+        tab.see(".notices", "Sent to planner.")
         assert "On second thought" in [letter.text for letter in room.mailbox("planner").check(peek=True)]
         tab.go("#/waiting?show=sent")
         tab.see("main h1", "What you sent")
@@ -167,7 +167,7 @@ def test_the_receipt_of_a_letter_names_an_agent_that_was_never_seen(one: House, 
         tab.type("coderr")
         tab.page.fill("#compose-words", "Hello.")
         tab.press("Enter")
-        tab.see(".notices", "Sent. No agent named coderr has been seen here yet. The letter will wait.")
+        tab.see(".notices", "Sent to coderr. No agent named coderr has been seen here yet. The letter will wait.")
         tab.press("w")
         tab.page.wait_for_function("() => document.querySelector('#compose-names option')")
 

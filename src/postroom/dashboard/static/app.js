@@ -31,6 +31,11 @@ export function redraw() {
   });
 }
 
+/** Focus the first element that matches, if there is one. @param {string} selector */
+export function focusOn(selector) {
+  /** @type {HTMLElement | null} */ (document.querySelector(selector))?.focus({ preventScroll: true });
+}
+
 // -- addresses: `#/view/NAME?filter`; a step to another view is an entry of the history, what is picked replaces it
 
 /** @typedef {{view: string, name: string, filters: URLSearchParams}} Place */

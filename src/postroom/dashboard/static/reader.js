@@ -7,7 +7,7 @@
  */
 
 import { html, nothing } from "./vendor/lit-html/lit-html.js";
-import { addressOf, client, entryOf, framed, go, mayAct, offered, person, redraw, Source, stay } from "./app.js";
+import { addressOf, client, entryOf, focusOn, framed, go, mayAct, offered, person, redraw, Source, stay } from "./app.js";
 import { begun, composer } from "./composer.js";
 import { List } from "./list.js";
 import { ago, clockTime, counted, head, link, markdown, oneLine, safeFileName, size, verbatim, visible, webAddress } from "./text.js";
@@ -99,7 +99,7 @@ export class Panes {
   /** Open a row's letter, to read it. @param {T} item */
   open(item) {
     this.show(item);
-    requestAnimationFrame(() => requestAnimationFrame(() => /** @type {HTMLElement | null} */ (document.querySelector(".pages"))?.focus({ preventScroll: true })));
+    requestAnimationFrame(() => requestAnimationFrame(() => focusOn(".pages")));
   }
 
   /** Go back to the list. */

@@ -1,7 +1,7 @@
 /** The room as a whole: its agents and where mail piles up, other systems that it is linked with, and its numbers. */
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
-import { addressOf, client, framed, go, isOperator, mayAct, redraw, say, sayError, Source, stay } from "../app.js";
+import { addressOf, client, focusOn, framed, go, isOperator, mayAct, redraw, say, sayError, Source, stay } from "../app.js";
 import { composer } from "../composer.js";
 import { confirm } from "../dialogs.js";
 import { List, Standing } from "../list.js";
@@ -302,7 +302,7 @@ class Systems {
   }
 
   focus() {
-    /** @type {HTMLElement | null} */ (document.querySelector(".system button"))?.focus({ preventScroll: true });
+    focusOn(".system button");
   }
 }
 
@@ -374,7 +374,7 @@ class Numbers {
   }
 
   focus() {
-    /** @type {HTMLElement | null} */ (document.querySelector(".numbers"))?.focus({ preventScroll: true });
+    focusOn(".numbers");
   }
 }
 

@@ -1,7 +1,7 @@
 /** Search, whose query is an address that can be kept; and one letter or thread by itself, which is an address, too. */
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
-import { addressOf, client, entryOf, framed, go, offered, redraw, Source } from "../app.js";
+import { addressOf, client, entryOf, focusOn, framed, go, offered, redraw, Source } from "../app.js";
 import { composer } from "../composer.js";
 import { letterList, letterPanes, reader, summaryOf } from "../reader.js";
 import { counted } from "../text.js";
@@ -102,8 +102,8 @@ class Search {
   }
 
   focus() {
-    const panel = /** @type {HTMLElement | null} */ (document.querySelector(".search-words"));
-    (this.query ? this.list.element : panel)?.focus({ preventScroll: true });
+    if (this.query) this.list.focus();
+    else focusOn(".search-words");
   }
 }
 
@@ -158,7 +158,7 @@ class Page {
   }
 
   focus() {
-    /** @type {HTMLElement | null} */ (document.querySelector(".pages"))?.focus({ preventScroll: true });
+    focusOn(".pages");
   }
 }
 

@@ -1,7 +1,7 @@
 /** Work that is under way or late, and work that was lost: the views of tasks and of dead letters. */
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
-import { addressOf, client, entryOf, framed, go, isOperator, mayAct, offered, person, redraw, say, sayError, Source } from "../app.js";
+import { addressOf, client, entryOf, focusOn, framed, go, isOperator, mayAct, offered, person, redraw, say, sayError, Source } from "../app.js";
 import { begun, composer } from "../composer.js";
 import { confirm } from "../dialogs.js";
 import { List, Standing } from "../list.js";
@@ -160,8 +160,7 @@ class Tasks {
   }
 
   focus() {
-    const first = /** @type {HTMLElement | null} */ (document.querySelector(".task") ?? document.querySelector(".board-scroll"));
-    (document.getElementById(`task-${this.picked}`) ?? first)?.focus({ preventScroll: true });
+    focusOn(this.picked ? `#task-${this.picked}` : ".task, .board-scroll:not(:has(.task))");
   }
 }
 
