@@ -166,6 +166,31 @@ def test_a_letter_that_is_slow_to_lay_out_is_cut(one: House, name: str) -> None:
         is_harmless(tab)
 
 
+def test_the_bodies_of_a_heavy_thread_are_read_when_they_are_opened(one: House) -> None:
+    with one.room() as room:
+        mallory = room.mailbox("mallory")
+        first = mallory.send("human", "begin", subject="Heavy")
+        for number in range(6):
+            mallory.send("human", f"{number} " + "y" * 200_000, in_reply_to=first.id)
+    asked: list[str] = []
+
+    def heard(call: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
+        asked.append(call["method"])
+        return reply
+
+    with one.tab("#/tasks") as tab:
+        tab.between(heard)
+        tab.go(f"#/letter/{first.id}")
+        tab.see(f"#letter-{first.id} .body", "begin")
+        tab.see("article:last-of-type .body", "5 yyy")
+        assert 7 == tab.page.locator("article").count()
+        assert 4 >= tab.page.locator("article .body").count() and "mail/thread" not in asked
+        assert 5 >= asked.count("mail/trace")
+        tab.page.locator("article:nth-of-type(3) .turn").click()
+        tab.see("article:nth-of-type(3) .body", "1 yyy")
+        assert [] == tab.complaints()
+
+
 def test_a_file_is_bytes_under_a_safe_name(one: House) -> None:
     content = b"<html><script>window.taken = 1</script></html>"
     part = {

@@ -191,6 +191,7 @@ export const holdsComposer = () => composer.isOpen && !composer.isNew && (docume
 
 const AT_FIRST = 64 * 1024; // characters of a letter
 const LONG = 200; // letters of a thread; of a longer one, bodies are read when they are opened
+const HEAVY = 512 * 1024; // characters of a thread; likewise
 const OPEN_LAST = 3; // letters that are open by themselves
 const FRESH = 3000; // milliseconds for which a thread is not read again
 const DEEP = 4; // levels of data that are unfolded
@@ -272,6 +273,8 @@ class Reader {
       const known = new Set(last.map((one) => one.id));
       return { letters: [...first.letters.filter((/** @type {Summary} */ one) => !known.has(one.id)), ...last.toReversed()], isLong: true };
     }
+    const all = summaries.letters.reduce((/** @type {number} */ sum, /** @type {Summary} */ one) => sum + one.characters, 0);
+    if (all > HEAVY) return { letters: summaries.letters.toReversed(), isLong: false };
     const found = await client.call("mail/thread", { thread });
     return { letters: found.letters, isLong: false };
   }
@@ -340,8 +343,9 @@ class Reader {
   /** @param {Message | Summary} one */
   #opened(one) {
     if ("sender" in one) return this.#whole(one);
+    const isNew = !this.#traces.has(one.id);
     const source = this.#traceOf(one.id);
-    if (!source.value && !source.error) source.load();
+    if (isNew) source.load();
     return framed(source, { isEmpty: () => false, empty: () => ({ title: "" }), content: (trace) => this.#whole(trace.letter) });
   }
 
