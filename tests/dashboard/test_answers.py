@@ -215,6 +215,21 @@ def test_somebody_else_was_quicker(one: House, room: Room) -> None:
         assert ["The terminal was first."] == answers(room, letter)
 
 
+def test_what_does_not_fit_in_one_answer_is_counted_and_can_be_reached(one: House, room: Room) -> None:
+    for number in range(3):
+        asked(room, "Next?", subject=f"One of many {number}", priority="low")
+    with one.tab(plant={"app.js": ("const PAGE = 1000;", "const PAGE = 1;")}) as tab:
+        tab.see(".pane-head", "1 of ")
+        while tab.page.locator(".pane-head button:has-text('Show more')").count():
+            before = tab.text(".pane-head .faint")
+            tab.page.click(".pane-head button:has-text('Show more')")
+            tab.page.wait_for_function(
+                "(before) => document.querySelector('.pane-head .faint').innerText !== before", arg=before
+            )
+        assert not [wanted for wanted in range(3) if not any(f"One of many {wanted}" in row for row in tab.rows())]
+        assert [] == tab.complaints()
+
+
 def test_drafts_of_letters_that_no_longer_wait_are_deleted_after_a_while(one: House, room: Room) -> None:
     waits = asked(room, "Still?", subject="It still waits")
     with one.tab() as tab:

@@ -403,9 +403,15 @@ export const person = () => client.visit?.person ?? "human";
 export const mayAct = () => client.visit?.acts ?? false;
 export const isOperator = () => mayAct() && (client.visit?.operator ?? false);
 
+const PAGE = 1000; // entries of what waits that are asked for at first, and each time that more are wanted
+
+/** How many entries are asked for, and how many more wait. */
+export const waitingPage = { limit: PAGE, more: 0, next() { this.limit += PAGE; return waiting.load(); } };
+
 /** @type {Source<Entry[]>} */
 export const waiting = new Source(async () => {
-  const answer = await client.call("mail/waiting", { agent_id: person(), limit: 1000, opened: true });
+  const answer = await client.call("mail/waiting", { agent_id: person(), limit: waitingPage.limit, opened: true });
+  waitingPage.more = answer.more;
   return answer.waiting;
 });
 

@@ -1,7 +1,7 @@
 /** Waiting for you: what stands still because of the person, and everything that can be done about it. */
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
-import { addressOf, blocked, client, entryOf, framed, go, mayAct, offered, person, redraw, say, Source, waiting } from "../app.js";
+import { addressOf, blocked, client, entryOf, framed, go, mayAct, offered, person, redraw, say, Source, waiting, waitingPage } from "../app.js";
 import { begun, composer, hasDraft } from "../composer.js";
 import { List, Standing } from "../list.js";
 import { dueChip, freshButton, Panes, reader } from "../reader.js";
@@ -126,6 +126,7 @@ class Waiting {
     const head = html`<header class="pane-head"><h1>${this.#showsSent ? "What you sent" : this.title}</h1>
       <span class="faint">${this.#summary()}</span>
       ${freshButton(this.#standing.fresh, () => this.#renew())}
+      ${waitingPage.more && !this.#showsSent ? html`<button type="button" @click=${() => { this.#standing.stands = false; waitingPage.next(); }}>Show more</button>` : nothing}
       <span class="grow"></span>
       ${!this.#showsSent && news && news < (waiting.value ?? []).length ? html`<button type="button" aria-pressed=${this.#news} @click=${() => this.#fold()}>${counted(news, "news", "news")} <kbd>f</kbd></button>` : nothing}
       <button type="button" aria-pressed=${this.#showsSent} @click=${() => this.#switch()}>Sent <kbd>s</kbd></button></header>`;
@@ -141,7 +142,8 @@ class Waiting {
     const entries = blocked();
     if (this.#showsSent || !entries.length) return nothing;
     const oldest = entries.reduce((first, one) => (one.since < first.since ? one : first));
-    return `${entries.length === 1 ? "1 waits" : `${entries.length} wait`}; the oldest came ${past(oldest.since)}`;
+    const all = waitingPage.more ? `${entries.length} of ${entries.length + waitingPage.more} wait` : `${entries.length} wait`;
+    return `${entries.length === 1 && !waitingPage.more ? "1 waits" : all}; the oldest came ${past(oldest.since)}`;
   }
 
   #marked() {
