@@ -54,9 +54,8 @@ def check_layout(text: str) -> None:
     """As agent-inbox lays it out, with the body inside a fence."""
     lines = text.splitlines()
     assert lines[:2] == ["## [Inbox] 1 new message(s)", ""]
-    assert re.fullmatch(r"\*\*From ann\*\* \((<1s|\d+s) ago\) \[high\] — Sorting \(thread: t1\)", lines[2]), lines[
-        2
-    ]
+    heading = r'\*\*From ann\*\* \((<1s|\d+s) ago\) \[high\] — "Sorting" \(thread: "t1"\)'
+    assert re.fullmatch(heading, lines[2]), lines[2]
     assert lines[3].startswith("Id: ") and lines[4] == NOTICE
     nonce = lines[5].removeprefix("<<<letter ")
     assert re.fullmatch(r"[0-9a-f]{16}", nonce) and lines[6:8] == ["Which sort?", f"letter {nonce}>>>"]

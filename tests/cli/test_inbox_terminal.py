@@ -28,10 +28,10 @@ def test_it_fits_terminals_of_every_size(shell: Shell, columns: int, lines: int)
     for number in range(30):
         shell.post("ann", "human", "some words " * 30 + "日本語" * 30, id=f"m-{number}", subject="日本語" * 30)
     with Pane(shell, "inbox", columns=columns, lines=lines) as pane:
-        shown = pane.see("human: 30 wait", "> ").splitlines()
+        shown = pane.see("human: 30 wait", ">*").splitlines()
         assert len(shown) <= lines
         pane.keys("Enter")
-        pane.see("From", gone="> ")
+        pane.see("From", gone=">*")
         pane.tmux("resize-window", "-x", str(columns + 7), "-y", str(lines + 3))
         pane.keys("G")
         assert len(pane.see("│ ").splitlines()) <= lines + 3

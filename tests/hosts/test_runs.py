@@ -72,7 +72,7 @@ def test_an_idle_session_is_rung_once_for_what_comes_together_and_then_reads_it(
     host.wait_for_rings(1)
     (ring,) = host.rings
     assert ring.startswith("Postroom: new mail for shop; 3 letters unread.\n")
-    assert "- from ann (unverified): Letter 0 (id m-0)\n" in ring and "Letter 2 (id m-2)" in ring
+    assert '- from ann (unverified): "Letter 0" (id m-0)\n' in ring and '"Letter 2" (id m-2)' in ring
     assert "Body" not in ring
     woken = host.prompt(
         f"<task-notification>\n<summary>Stop hook feedback</summary>\n</task-notification>\n{ring}"
