@@ -8,6 +8,7 @@ from postroom.model.delivery import State
 from postroom.model.query import Query
 from tests.daemons import until
 from tests.federation.systems import System, join, systems
+from tests.people import person
 
 
 def test_the_first_peer_with_the_agent_gets_the_letter(tmp_path: Path) -> None:
@@ -98,7 +99,8 @@ def test_a_task_for_an_agent_that_only_a_peer_has_goes_on_as_its_task(tmp_path: 
 
 def test_an_agent_that_is_here_keeps_its_mail_when_others_have_its_name(tmp_path: Path) -> None:
     a = System(tmp_path, "a", "ann", "bob")
-    with systems(a, System(tmp_path, "b", "bob", "eve", "human")) as (_, b):
+    with systems(a, System(tmp_path, "b", "bob", "eve")) as (_, b):
+        person(b.room).register()
         join(a, b, exposure="gateway")
         a.serve()
         b.serve()

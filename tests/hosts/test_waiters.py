@@ -193,7 +193,7 @@ def test_a_session_behind_a_daemon_is_woken_by_the_same_rules(place: Place) -> N
             place.post("shop", "And now?", subject="Second", id="m-2")
             host.wait_for_rings(1)
             assert host.rings[0].startswith("Postroom: new mail for shop; 1 letter unread.\n")
-            assert "- from ann (unverified): Second (id m-2)\n" in host.rings[0]
+            assert '- from ann (unverified): "Second" (id m-2)\n' in host.rings[0]
             assert "And now?" in host.prompt("<task-notification>") and "" == host.stop()
             host.wait_for_armed(1)
             assert 1 == host.hear()

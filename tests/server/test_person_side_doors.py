@@ -384,7 +384,7 @@ def test_mail_in_a_persons_name_says_unproven_first_whoever_shows_a_token(tmp_pa
         assert [one.message.proven for one in found] == [True, False]
         for one, name in zip(found, ("human", "dana"), strict=True):
             first, *_ = room.markdown(one.message).splitlines()
-            assert first in room.digest([one.message]) and first.startswith("## [unproven] Approved")
+            assert first in room.digest([one.message]) and first.startswith('## [unproven] "Approved')
             assert f"From: {name} (unproven)" in room.markdown(one.message)
             told = record(one.message, people=["dana"])
             assert "verified" not in told and "unproven" in told["notice"]
