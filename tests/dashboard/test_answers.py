@@ -183,7 +183,7 @@ def test_a_draft_survives_the_page(one: House, room: Room) -> None:
 def test_a_draft_that_was_not_stored_is_missed(one: House, room: Room) -> None:
     """The twin: nothing is stored while one types."""
     asked(room, "And of this?", subject="Lost in thought")
-    with one.tab(plant={"composer.js": ("    this.#keep();\n  }\n\n  template", "  }\n\n  template")}) as tab:
+    with one.tab(plant={"composer.js": ("this.#keep();\n}\n\ntemplate", "}\n\ntemplate")}) as tab:
         pick(tab, "Lost in thought")
         tab.press("r")
         tab.page.wait_for_function("() => document.activeElement?.id === 'compose-words'")
@@ -313,8 +313,8 @@ def test_without_the_key_of_its_draft_it_would_arrive_twice(one: House, room: Ro
     """The twin: each attempt has a key of its own."""
     plant = {
         "composer.js": (
-            "const key = this.several ? `${this.key}.${letter}` : this.key;\n      try",
-            "const key = newKey();\n      try",
+            "const key = this.several ? `${this.key}.${letter}` : this.key;\ntry",
+            "const key = newKey();\ntry",
         )
     }
     with one.tab(plant=plant) as tab:
