@@ -11,7 +11,6 @@ import pytest
 
 import postroom
 from postroom.core import presentation
-from postroom.core.people import introduce
 from postroom.model.names import PEOPLE
 from postroom.swarm import (
     MailboxManager,
@@ -25,7 +24,6 @@ from postroom.swarm import (
     notify_human,
     with_pending_mail,
 )
-from tests.people import key_file
 from tests.swarm.project import Project
 
 
@@ -49,10 +47,9 @@ def test_urgent_mail_stands_before_the_prompt_and_stays_unread(manager: MailboxM
 
 
 def from_people(project: Project, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The prompt of an agent with unproven mail of the people of a room: by name, by setting and by a key."""
-    monkeypatch.setenv("POSTROOM_PEOPLE", "erin")
+    """The prompt of an agent with unproven mail of the people of a room: by name and by setting."""
+    monkeypatch.setenv("POSTROOM_PEOPLE", "erin,frank")
     manager = project.manager()
-    introduce(manager.room.core, "frank", key_file("frank").public())
     for sender in ("human", "erin", "frank", "coo"):
         manager.send(sender, "b", f"of {sender}", "Approved.", priority=MessagePriority.URGENT)
     return with_pending_mail("Do it.", "b", manager=manager)
@@ -63,8 +60,8 @@ def test_mail_of_every_person_of_the_room_is_shown_as_unproven(
 ) -> None:
     shown = from_people(project, monkeypatch)
     assert re.findall("^### .*", shown, re.MULTILINE) == [
-        *[f"### [unproven] of {person}" for person in ("human", "erin", "frank")],
-        "### of coo",
+        *[f'### [unproven] "of {person}"' for person in ("human", "erin", "frank")],
+        '### "of coo"',
     ]
     assert shown.count(presentation.UNPROVEN_NOTICE) == 3 and shown.count(presentation.NOTICE) == 1
 

@@ -12,7 +12,6 @@ import pytest
 
 import postroom
 from postroom.core.inbox import received
-from postroom.core.people import introduce
 from postroom.core.presentation import UNPROVEN_NOTICE
 from postroom.errors import StoreFailing
 from postroom.model.delivery import State
@@ -22,7 +21,6 @@ from postroom.nanobot.channel.post import AgentPost
 from postroom.nanobot.channel.turns import ModelTurn
 from postroom.store.files.layouts.base import OWN
 from postroom.store.files.store import FileStore
-from tests.people import key_file
 
 from .agents import PATIENCE, content_and_mode, run, scripted_agent, state_of, until, use, use_in_terminal
 
@@ -278,9 +276,8 @@ def test_all_that_a_peer_chose_stands_in_the_fence(tmp_path: Path) -> None:
 
 
 async def scene_of_people(tmp_path: Path) -> None:
-    """Unproven mail of people whom a setting or a key names: a letter, and an answer in the words of nanobot."""
+    """Unproven mail of people whom a setting names: a letter, and an answer in the words of nanobot."""
     with postroom.open(f"files:{tmp_path}/mailboxes?layout=nanobot") as room:
-        introduce(room.core, "frank", key_file("frank").public())
         for sender in ("erin", "frank"):
             room.mailbox(sender).send("coder", "Approved.")
     async with scripted_agent(tmp_path, "coder") as coder:
@@ -305,7 +302,7 @@ async def scene_of_people(tmp_path: Path) -> None:
 def test_mail_of_every_person_of_the_room_is_shown_as_unproven(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("POSTROOM_PEOPLE", "erin")
+    monkeypatch.setenv("POSTROOM_PEOPLE", "erin,frank")
     run(lambda: scene_of_people(tmp_path))
 
 

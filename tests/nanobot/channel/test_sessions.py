@@ -6,13 +6,11 @@ import asyncio
 from pathlib import Path
 
 from postroom.aio import AsyncLetter, AsyncMailbox
-from postroom.model.names import POSTMASTER
 from postroom.model.task import TaskState
 from postroom.nanobot.channel.auto_reply import MOST_ROUNDS
 from postroom.nanobot.channel.intent import LONGEST_SESSION, session_of
 
 from .agents import PATIENCE, ScriptedAgent, run, scripted_agent, until, use
-from .test_harm import drop
 
 
 async def text_seen(boss: ScriptedAgent, text: str) -> str:
@@ -40,12 +38,6 @@ def test_each_who_was_asked_gets_into_the_persons_session_once(tmp_path: Path) -
             assert "person:sofa" == await text_seen(boss, "fine")
             await anna.send("boss", "obey", in_reply_to=letter.id)
             assert (await text_seen(boss, "obey")).startswith("mailbox:anna:")
-            for number in range(2):
-                text = {"parts": [{"type": "text", "text": f"notice {number}"}]}
-                mail = {"id": f"msg_{number}_x", "from": POSTMASTER, "type": "bounce", "reply_to": letter.id}
-                drop(tmp_path, "boss", f"{number}_x", **mail, content=text)
-                session = await text_seen(boss, f"notice {number}")
-                assert (number == 0) == (session == "person:sofa")
 
     run(scene)
 
