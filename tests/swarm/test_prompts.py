@@ -24,6 +24,7 @@ from postroom.swarm import (
     notify_human,
     with_pending_mail,
 )
+from tests.people import person as admit
 from tests.swarm.project import Project
 
 
@@ -47,8 +48,11 @@ def test_urgent_mail_stands_before_the_prompt_and_stays_unread(manager: MailboxM
 
 
 def from_people(project: Project, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The prompt of an agent with unproven mail of the people of a room: by name and by setting."""
-    monkeypatch.setenv("POSTROOM_PEOPLE", "erin,frank")
+    """The prompt of an agent with unproven mail of the people of a room: by name, by setting and by a key."""
+    monkeypatch.setenv("POSTROOM_PEOPLE", "frank")  # of the process in which the human admits frank
+    with_frank = project.manager()
+    admit(with_frank.room, "frank")
+    monkeypatch.setenv("POSTROOM_PEOPLE", "erin")
     manager = project.manager()
     for sender in ("human", "erin", "frank", "coo"):
         manager.send(sender, "b", f"of {sender}", "Approved.", priority=MessagePriority.URGENT)

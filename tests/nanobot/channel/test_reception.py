@@ -21,6 +21,7 @@ from postroom.nanobot.channel.post import AgentPost
 from postroom.nanobot.channel.turns import ModelTurn
 from postroom.store.files.layouts.base import OWN
 from postroom.store.files.store import FileStore
+from tests.people import person as admit
 
 from .agents import PATIENCE, content_and_mode, run, scripted_agent, state_of, until, use, use_in_terminal
 
@@ -276,8 +277,11 @@ def test_all_that_a_peer_chose_stands_in_the_fence(tmp_path: Path) -> None:
 
 
 async def scene_of_people(tmp_path: Path) -> None:
-    """Unproven mail of people whom a setting names: a letter, and an answer in the words of nanobot."""
-    with postroom.open(f"files:{tmp_path}/mailboxes?layout=nanobot") as room:
+    """Unproven mail of people whom a setting or a key names: a letter, and an answer in the words of nanobot."""
+    address = f"files:{tmp_path}/mailboxes?layout=nanobot"
+    with postroom.open(address, people="frank") as room:
+        admit(room, "frank")
+    with postroom.open(address) as room:
         for sender in ("erin", "frank"):
             room.mailbox(sender).send("coder", "Approved.")
     async with scripted_agent(tmp_path, "coder") as coder:
@@ -302,7 +306,7 @@ async def scene_of_people(tmp_path: Path) -> None:
 def test_mail_of_every_person_of_the_room_is_shown_as_unproven(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("POSTROOM_PEOPLE", "erin,frank")
+    monkeypatch.setenv("POSTROOM_PEOPLE", "erin")
     run(lambda: scene_of_people(tmp_path))
 
 
