@@ -273,7 +273,7 @@ class SocketSource(VerbSource):
                 nap = LOOK_EVERY if reply.look_again is None else min(reply.look_again, LOOK_EVERY)
                 # Another waiter may be quicker, and take it.
                 if nap == 0.0 and may_alert() and (alert := self._call(alerts.NextAlert, way=way, timeout=0).rung):
-                    return alert  # type: ignore[no-any-return]
+                    return alert  # type: ignore[no-any-return] # `_call` returns what any verb does
             except OSError:  # the daemon is away: wait for it, unless the session has ended (Over)
                 may_alert()
                 nap = LOOK_EVERY

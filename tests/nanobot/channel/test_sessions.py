@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import postroom
 from postroom.aio import AsyncLetter, AsyncMailbox
+from postroom.core.deliveries import notice
 from postroom.model.task import TaskState
 from postroom.nanobot.channel.auto_reply import MOST_ROUNDS
 from postroom.nanobot.channel.intent import LONGEST_SESSION, session_of
@@ -38,6 +40,15 @@ def test_each_who_was_asked_gets_into_the_persons_session_once(tmp_path: Path) -
             assert "person:sofa" == await text_seen(boss, "fine")
             await anna.send("boss", "obey", in_reply_to=letter.id)
             assert (await text_seen(boss, "obey")).startswith("mailbox:anna:")
+            with postroom.open(f"files:{tmp_path}/mailboxes?layout=nanobot") as room:
+                for number in range(2):
+                    words = f"notice {number}"
+                    about = {"in_reply_to": letter.id, "thread_id": letter.id}
+                    now = room.core.now().wall
+                    bounce = notice(room.core, "bounce", "boss", "Undeliverable", words, {}, now, **about)
+                    room.core.store.commit([bounce])
+                    session = await text_seen(boss, words)
+                    assert (number == 0) == (session == "person:sofa")
 
     run(scene)
 
