@@ -147,11 +147,6 @@ def ask(path: Path, **value: object) -> bytes:
             return replies.readline()
 
 
-def letters_in(path: Path) -> int:
-    count: int = json.loads(ask(path, action="room_stats"))["letters"]
-    return count
-
-
 # -- what is measured
 
 
@@ -186,9 +181,7 @@ def syncs(effort: Effort, folder: Path) -> Iterator[Line]:
         words = ["strace", "-f", "-qq", "-e", "trace=fdatasync,fsync", "-c", "-p", str(process.pid)]
         watching = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
         time.sleep(0.5)
-        before = letters_in(path)
-        rate_of(path, 8, effort.seconds)
-        sent = letters_in(path) - before
+        sent = round(rate_of(path, 8, effort.seconds) * effort.seconds)
         watching.send_signal(signal.SIGINT)
         result = watching.communicate(timeout=START)[1]
     # per cent, seconds, microseconds of each, calls, maybe errors, and the name
