@@ -1,7 +1,7 @@
 """Eight processes send into one room at once, for some seconds; or a share each, beside a receiver that claims and
 acknowledges all of it.
 
-Every id is counted: what the senders were told, what lies in the room, and what the receiver got.
+Every id is counted: what the senders got back, what lies in the room, and what the receiver got.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def run(path: Path, design: str, seconds: float, *, senders: int = SENDERS) -> R
     sent: list[Sent] = [sender.finish() for sender in sending]
     counts = [len(one.ids) for one in sent]
     rate = sum(counts) / seconds
-    return _told(path, warm, sent, [], rate=rate, sending=rate, fairness=min(counts) / max(counts))
+    return _run_of(path, warm, sent, [], rate=rate, sending=rate, fairness=min(counts) / max(counts))
 
 
 def run_with_receiver(path: Path, design: str, share: int) -> Run:
@@ -104,7 +104,7 @@ def run_with_receiver(path: Path, design: str, share: int) -> Run:
     sent: list[Sent] = [sender.finish() for sender in sending]
     taken, took = receiver.finish()
     times = [sum(one.seconds) for one in sent]
-    return _told(
+    return _run_of(
         path,
         warm,
         sent,
@@ -120,7 +120,7 @@ def _warm(path: Path, design: str) -> list[str]:
     return [first.send() for _ in range(WARM)]
 
 
-def _told(
+def _run_of(
     path: Path,
     warm: list[str],
     sent: list[Sent],

@@ -11,7 +11,7 @@ from typing import Any
 _SPAWN = multiprocessing.get_context("spawn")
 _PATIENCE = 120.0  # seconds; a worker that says nothing for so long is broken
 
-Job = Callable[..., Any]  # job(start, *arguments): get ready, call start(), work, return what is to be told
+Job = Callable[..., Any]  # job(start, *arguments): get ready, call start(), work, return the result
 
 
 class Worker:
