@@ -18,11 +18,8 @@ test: $(READY) shells fault-tools browser postgres  ## style, types, rooms, ever
 coverage: $(READY) shells fault-tools browser postgres  ## the same, counting which lines the tests reach
 	@$(BIN)/python tools/check.py --coverage
 
-# What a change breaks most often, in a minute and a half: rules, values, codecs, verbs over one store, public names.
-QUICK := tests/model tests/policy tests/formats tests/core tests/api tests/pinned tests/docs tests/test_house.py
 test-quick: $(READY)  ## the inner loop: style, types, rooms, and the tests that need no server and no disk
-	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --check --quiet . && $(BIN)/lint-imports --no-cache >/dev/null
-	@$(BIN)/mypy & types=$$!; $(BIN)/python -m pytest -q -n 2 -m "not files" $(QUICK) && wait $$types
+	@$(BIN)/python tools/check.py --quick
 
 test-long: $(READY)  ## the same tests with many more examples, processes and kills; the faults have their own
 	@POSTROOM_TEST_LONG=1 $(BIN)/python -m pytest -q -n 2 --ignore=tests/faults

@@ -57,6 +57,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     for item in items:
         about = {*item.path.relative_to(item.config.rootpath).parts, *_stores_of(item)}
+        if "store" in about:
+            item.add_marker("disk")  # what the stores do on a disk is tested on one
         if "dashboard" in about:
             item.add_marker("browser")
         elif any("postgres" in one.lower() for one in about):

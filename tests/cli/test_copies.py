@@ -19,6 +19,8 @@ from tests.cli.shell import PATIENCE, PROGRAM, Shell
 from tests.cli.terminal import Terminal, show
 from tests.conftest import LONG
 
+pytestmark = pytest.mark.disk  # the doctor warns of rooms in memory
+
 
 @pytest.fixture
 def busy(shell: Shell) -> Shell:

@@ -16,6 +16,8 @@ from tests.cli.shell import Shell
 from tests.cli.terminal import show
 from tests.store.helpers import empty_log
 
+pytestmark = pytest.mark.disk  # the doctor warns of rooms in memory
+
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 

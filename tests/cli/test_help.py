@@ -241,6 +241,7 @@ def prepare_mail_management(shell: Shell, room: postroom.Room) -> None:
 RUN = EXAMPLES if LONG else [*{name: (name, line) for name, line in reversed(EXAMPLES)}.values()]
 
 
+@pytest.mark.disk  # the doctor warns of rooms in memory
 @pytest.mark.parametrize(("name", "line"), RUN, ids=[line for _, line in RUN])
 def test_every_example_runs_as_it_stands(prepared: Shell, name: str, line: str) -> None:
     if name == "rooms export":

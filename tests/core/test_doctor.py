@@ -16,6 +16,8 @@ from postroom.settings import misspelt
 from postroom.store.protocol import Put
 from tests.rooms import FakeClock, RoomFactory, texts
 
+pytestmark = pytest.mark.disk  # the doctor warns of rooms in memory
+
 
 def found(diagnosis: Diagnosis, check: str) -> list[Finding]:
     return [finding for finding in diagnosis.findings if finding.check == check]
@@ -29,7 +31,7 @@ def one(diagnosis: Diagnosis, check: str) -> Finding:
 @pytest.fixture(autouse=True)
 def calm(monkeypatch: pytest.MonkeyPatch) -> None:
     """No variables of whoever runs the tests."""
-    for name in [name for name in os.environ if name.startswith("POSTROOM_")]:
+    for name in [name for name in os.environ if name.startswith("POSTROOM_") and name != "POSTROOM_TEST_DISK"]:
         monkeypatch.delenv(name)
 
 

@@ -181,6 +181,7 @@ def test_what_flows_is_counted_under_the_name_of_today(factory: RoomFactory, roo
     assert {change.mailbox for change in changes if change.mailbox} == {"bert"}
 
 
+@pytest.mark.disk  # the doctor warns of rooms in memory
 def test_the_doctor_finds_nothing_wrong_with_other_names(room: Room) -> None:
     room.mailbox("bob").register(capabilities=["python"])
     room.mailbox("ann").send("any:python", "x")

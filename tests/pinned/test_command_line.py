@@ -234,6 +234,7 @@ def test_the_exit_codes_are_as_they_were(shell: Shell) -> None:
     check_pin("exit-codes", {"listed": codes, "mistakes": found})
 
 
+@pytest.mark.disk  # the doctor warns of rooms in memory
 def test_the_fields_of_json_answers_are_as_they_were(shell: Shell) -> None:
     for folder in ("folder", "project", "state"):
         (shell.home / folder).mkdir()
