@@ -17,7 +17,8 @@ from postroom.errors import StoreFailing
 from postroom.model.codec import decode_message
 from postroom.model.message import Message
 from postroom.store.protocol import Plan, Posted, Write
-from postroom.store.sqlite import backup, ground, queries, rows, wal
+from postroom.store.queries import Statement
+from postroom.store.sqlite import backup, ground, rows, wal
 from postroom.store.sqlite.connection import Connection
 from postroom.store.sqlite.ground import sync_file
 from postroom.store.sqlite.lock import WriterLock
@@ -188,7 +189,7 @@ def _believed(sum: int, body: bytes) -> Message:
 class Trusting(SqliteStore):
     """Hands out letters without a look at their sums."""
 
-    def fetch(self, make: Callable[[rows.Row], T], *questions: queries.Statement) -> list[T]:
+    def fetch(self, make: Callable[[rows.Row], T], *questions: Statement) -> list[T]:
         checked, rows.sound = rows.sound, _believed
         try:
             return super().fetch(make, *questions)

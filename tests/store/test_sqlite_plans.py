@@ -7,8 +7,8 @@ import pytest
 from postroom.model.delivery import State
 from postroom.model.message import Priority
 from postroom.model.query import LetterQuery, Query
-from postroom.store.sqlite import queries
-from postroom.store.sqlite.queries import Statement
+from postroom.store.queries import Statement
+from postroom.store.sqlite.queries import queries
 from postroom.store.sqlite.store import SqliteStore
 from tests.letters import NOW, moment
 
@@ -98,9 +98,9 @@ def test_of_unread_mail_and_of_read_mail_a_claim_sorts_only_the_top(store: Sqlit
     steps = plan(store, queries.find_offered(CLAIM))
 
     assert [step for step in steps if step.startswith(("SCAN", "USE TEMP"))] == [
-        "SCAN (subquery-2)",  # at most the limit
+        "SCAN fresh",  # at most the limit
         "USE TEMP B-TREE FOR ORDER BY",
-        "SCAN (subquery-5)",
+        "SCAN seen",
         "USE TEMP B-TREE FOR ORDER BY",
     ]
     assert 2 == sum("deliveries_unread (mailbox=? AND seen=?)" in step for step in steps)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ...model.report import Finding, Progress
     from ..notification import ProcessNotifier
     from ..protocol import Plan, Posted, Watch, Write
-    from ..sqlite.queries import Statement
+    from ..queries import Statement
     from ..sqlite.rows import Row
     from .layouts.base import Layout, Plain
     from .registry import Registry

@@ -7,7 +7,7 @@
     connection    a bounded pool of connections for each process
     errors        errors of the server in the house's words
     writes        writes as the functions take them; letters that must be looked at under the lock
-    queries       the SQL of each query
+    queries       queries as PostgreSQL writes them
     search        the text index, and searches
     notification  LISTEN and NOTIFY, or polling
     clock         the server's time, by which leases go

@@ -45,7 +45,7 @@ def configure(connection: RoomConnection) -> None:
 
 
 class Database:
-    """Access to one room. SQL names the room's schema `ROOM`."""
+    """Access to one room. SQL names the room's schema `ROOM` or `main`."""
 
     def __init__(self, address: PostgresAddress, patience: float) -> None:
         self.address = address
@@ -56,8 +56,12 @@ class Database:
         self._pid = 0
 
     def sql(self, text: str) -> str:
-        """Return the statement for this room."""
-        return self._sql.get(text) or self._sql.setdefault(text, text.replace("ROOM", self.address.schema))
+        """Return the statement for this room, as psycopg takes it."""
+        return self._sql.get(text) or self._sql.setdefault(text, self._translated(text))
+
+    def _translated(self, text: str) -> str:
+        schema = self.address.schema
+        return text.replace("?", "%s").replace("main.", f"{schema}.").replace("ROOM", schema)
 
     def connect(self, **options: Any) -> RoomConnection:
         """Open a connection of its own, outside of the pool."""

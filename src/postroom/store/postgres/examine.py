@@ -33,16 +33,16 @@ WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND pid <> pg_backen
 _PREPARED = "SELECT count(*) FROM pg_prepared_xacts"
 _DEAD = """
 SELECT relname, n_live_tup, n_dead_tup, pg_total_relation_size(relid) FROM pg_stat_user_tables
-WHERE schemaname = %s ORDER BY n_dead_tup DESC"""
+WHERE schemaname = ? ORDER BY n_dead_tup DESC"""
 _STANDBYS = (
     "SELECT application_name, state, sync_state, extract(epoch FROM replay_lag)::float8 FROM pg_stat_replication"
 )
-_LISTENERS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+_LISTENERS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = ?"
 _LEFT = """
 SELECT count(*) FROM ROOM.deliveries d WHERE NOT EXISTS (SELECT FROM ROOM.letters l WHERE l.number = d.number)"""
 _UNDELIVERED = """
 SELECT count(*) FROM ROOM.letters l WHERE NOT EXISTS (SELECT FROM ROOM.deliveries d WHERE d.number = l.number)"""
-_BODIES = "SELECT number, id, sum, body FROM ROOM.letters WHERE number > %s ORDER BY number LIMIT %s"
+_BODIES = "SELECT number, id, sum, body FROM ROOM.letters WHERE number > ? ORDER BY number LIMIT ?"
 
 
 def examine_room(store: PostgresStore, *, repair: bool, full: bool, progress: Progress) -> Iterator[Finding]:

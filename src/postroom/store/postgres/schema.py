@@ -69,8 +69,8 @@ def bring_up(database: Database, connection: RoomConnection) -> None:
             raise BadStore(what, field="store", hint="choose another schema")
         for step in (*STEPS[version:], _FUNCTIONS):
             with open(step, encoding="utf-8") as file:
-                connection.execute(database.sql(file.read()), prepare=False)
-        connection.execute(database.sql("UPDATE ROOM.room SET version = %s"), [len(STEPS)])
+                connection.execute(file.read().replace("ROOM", schema), prepare=False)
+        connection.execute(database.sql("UPDATE ROOM.room SET version = ?"), [len(STEPS)])
 
 
 def _version(connection: RoomConnection, schema: str) -> int:

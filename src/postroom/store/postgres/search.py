@@ -7,7 +7,7 @@ in it yet, and every letter that it names is compared again. So it may lag behin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...errors import Unreadable
 from ...model.search import search_text
@@ -15,7 +15,7 @@ from ..sqlite import rows
 from ..sqlite import search as common
 from ..sqlite.search import Search
 from .errors import translated
-from .queries import BY_NUMBER, SHOWN
+from .queries import queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ...model.message import Message
     from ...model.search import SearchQuery
     from ..protocol import Letter
-    from .queries import Statement
     from .store import PostgresStore
 
 LONGEST = 300  # characters of a word in the index; a lexeme has room for 2,046 bytes
@@ -32,17 +31,11 @@ _LARGE = "\ue000"
 _UPTO = "SELECT coalesce(max(number), 0) FROM ROOM.words"
 _TAIL = """
 SELECT l.number, l.sum, l.body, l.sender, ARRAY(SELECT mailbox FROM ROOM.deliveries d WHERE d.number = l.number)
-FROM ROOM.letters l WHERE l.number > %s ORDER BY l.number LIMIT %s"""
-_ADD = "INSERT INTO ROOM.words VALUES (%s, array_to_tsvector(%s::text[])) ON CONFLICT DO NOTHING"
+FROM ROOM.letters l WHERE l.number > ? ORDER BY l.number LIMIT ?"""
+_ADD = "INSERT INTO ROOM.words VALUES (?, array_to_tsvector(?::text[])) ON CONFLICT DO NOTHING"
 _ALONE = "SELECT pg_try_advisory_xact_lock('ROOM'::regnamespace::oid::int4, 2)"
-_CANDIDATES = (
-    "SELECT number FROM ROOM.words WHERE said @@ %s::tsquery AND number <= %s ORDER BY number DESC LIMIT %s"
-)
-_HAS_MORE = "SELECT 1 FROM ROOM.letters WHERE number > %s ORDER BY number LIMIT 1 OFFSET %s"
-_PARTY = (
-    " AND (l.sender = %s OR EXISTS"
-    f" (SELECT FROM ROOM.deliveries d WHERE d.number = l.number AND d.mailbox = %s AND d.state > 0 AND {SHOWN}))"
-)
+_CANDIDATES = "SELECT number FROM ROOM.words WHERE said @@ ?::tsquery AND number <= ? ORDER BY number DESC LIMIT ?"
+_HAS_MORE = "SELECT 1 FROM ROOM.letters WHERE number > ? ORDER BY number LIMIT 1 OFFSET ?"
 
 
 class TableIndex(common.Index):
@@ -111,28 +104,11 @@ def _expression(query: SearchQuery, party: int | None) -> str:
     return f"({' & '.join(wanted)}) | '{_LARGE}'"
 
 
-class TableSearch(Search):
-    """One search over the table."""
-
-    def __init__(self, query: SearchQuery, reader: str | None, party: int | None) -> None:
-        super().__init__(query, reader, party)
-        self._expression = _expression(query, party)
-        self._where = self._where.replace(common.PARTY_SQL, _PARTY).replace("?", "%s")
-
-    def _between(self, upto: int, top: int) -> Statement:
-        at = f"l.number > %s AND l.number <= %s{self._where} ORDER BY l.number DESC LIMIT {common.PAGE}"
-        return f"SELECT l.number, l.body FROM ROOM.letters l WHERE {at}", [upto, top, *self._values]
-
-    def _by_number(self, numbers: list[int]) -> Statement:
-        sql = BY_NUMBER.replace(" ORDER", f"{self._where} ORDER")
-        return sql, [numbers, *self._values]
-
-
 def find(
     store: PostgresStore, query: SearchQuery, reader: str | None, party: int | None, limit: int
 ) -> list[Letter]:
-    run: Any = store.query
-    return TableSearch(query, reader, party).find(TableIndex(store), run, store.fetch, limit)
+    search = Search(query, reader, party, queries, _expression(query, party))
+    return search.find(TableIndex(store), store.query, store.fetch, limit)
 
 
 def catch_up(store: PostgresStore) -> int:

@@ -18,19 +18,16 @@ from psycopg import sql
 
 from ...errors import Damaged, Resync, StoreFailing, Unreadable
 from ...model import record
-from ...model.message import Priority
 from ...model.names import AT, fold, system_of
-from ...model.query import LetterQuery, Name
-from ...model.record import Record
-from ..protocol import Overdue, Post, Posted, Trimmed, mailboxes_to_notify, must_last
+from ..protocol import Post, Posted, Trimmed, mailboxes_to_notify, must_last
+from ..queries import QueryStore, usual_claim
 from ..sqlite import rows
-from ..sqlite.queries import tallies
-from . import queries
 from .address import parse
 from .clock import BOOT, ServerClock
 from .connection import Database
 from .errors import RESTORE, LookFirst, translated
 from .notification import ServerNotifier
+from .queries import CURSOR, QUOTA, TAKE, queries
 from .schema import bring_up, check_server
 from .writes import as_json, look, must_look
 
@@ -42,19 +39,18 @@ if TYPE_CHECKING:
 
     from ...clock import Clock
     from ...model.delivery import Lease
-    from ...model.query import Found, Group, Moment, Query
+    from ...model.query import Found, Group, LetterQuery, Moment, Query
     from ...model.record import Change, Cursor
     from ...model.report import Finding, Progress
     from ...model.search import SearchQuery
-    from ..protocol import Letter, Plan, Watch, Write
+    from ..protocol import Letter, Overdue, Plan, Watch, Write
     from .connection import RoomConnection, Row
-    from .queries import Statement
 
 T = TypeVar("T")
 
-_COMMIT = "CALL ROOM.commit(%s::jsonb, %b::bytea[], %s::int, %s, %s, NULL)"
-_APPLY = "SELECT ROOM.apply(%s::jsonb, %b::bytea[], true)"
-_RAISE = "SELECT floors, as_of FROM ROOM.raise_floors(%s, %s::bigint[], %s::bigint)"
+_COMMIT = "CALL ROOM.commit(?::jsonb, %b::bytea[], ?::int, ?, ?, NULL)"
+_APPLY = "SELECT ROOM.apply(?::jsonb, %b::bytea[], true)"
+_RAISE = "SELECT floors, as_of FROM ROOM.raise_floors(?, ?::bigint[], ?::bigint)"
 _DOUBTFUL = "the server gave up waiting for its standby: what was sent may be lost with this server"
 _AGAIN = "send it again with the same key; it is never doubled"
 NO_FLOORS = [0] * 8  # unread, then read; of each, the four ranks
@@ -70,11 +66,12 @@ class _Local(_local):
     batch: Batch | None = None
 
 
-class PostgresStore:
+class PostgresStore(QueryStore):
     """A room in one schema of a PostgreSQL database."""
 
     vouches = True
     archives_by_sending = False
+    queries = queries
     fresh_id: Callable[[str], str] | None = None  # the caller makes the ids
     take: Callable[[Query, Moment, Lease], list[Found] | None] | None
 
@@ -101,7 +98,7 @@ class PostgresStore:
             bring_up(self.database, connection)
             server.measure(connection)
             connection.execute(
-                self.database.sql("SELECT ROOM.begin(%s)"), [self.clock.now().boot if clock else BOOT]
+                self.database.sql("SELECT ROOM.begin(?)"), [self.clock.now().boot if clock else BOOT]
             )
 
     def __repr__(self) -> str:
@@ -119,41 +116,23 @@ class PostgresStore:
         with self.database.connection() as connection:
             return connection.execute(text, values).fetchall()
 
-    def fetch(self, make: Callable[[Row], T], *statements: Statement) -> list[T]:
-        """Return the rows as values. Damaged letters go into quarantine, and the statements run again."""
-        tried: set[int] = set()
-        while True:
-            made, damaged = [], set()
-            for text, values in statements:
-                for row in self.query(text, values):
-                    try:
-                        made.append(make(row))
-                    except Unreadable as why:
-                        if row[0] in tried:
-                            raise Damaged(
-                                f"the room {self.address.schema} is damaged: {why}", hint=RESTORE
-                            ) from None
-                        damaged.add(row[0])
-            if not damaged:
-                return made
-            for number in damaged:
-                self._set_aside(number)
-            tried |= damaged
+    def damaged(self, why: Exception) -> Damaged:
+        return Damaged(f"the room {self.address.schema} is damaged: {why}", hint=RESTORE)
 
-    def _set_aside(self, number: int) -> None:
-        """Move a damaged letter into quarantine."""
+    def set_aside(self, number: int, damage: Unreadable) -> None:
         import logging  # noqa: PLC0415 - heavy, and damage is rare
 
-        logging.getLogger("postroom").warning("letter %d in %s was set aside", number, self.address.schema)
+        name = self.address.schema
+        logging.getLogger("postroom").warning("letter %d in %s was set aside: %s", number, name, damage)
         if self._local.connection is not None:  # a plan is running: its commit includes this
-            self.query("SELECT ROOM.set_aside(%s)", [number])
+            self.query("SELECT ROOM.set_aside(?)", [number])
         else:
-            self._alone("SELECT ROOM.set_aside(%s)", [number])
+            self._alone("SELECT ROOM.set_aside(?)", [number])
 
     def _alone(self, statement: str, values: Sequence[Any]) -> list[Row]:
         """Run a statement under the room's lock, in a transaction of its own."""
         with self.database.connection() as connection, connection.transaction():
-            connection.execute(self.database.sql("SELECT ROOM.enter(%s::int)"), [self.patience])
+            connection.execute(self.database.sql("SELECT ROOM.enter(?::int)"), [self.patience])
             return connection.execute(self.database.sql(statement), values).fetchall()
 
     # -- writing
@@ -268,23 +247,23 @@ class PostgresStore:
 
     def _take(self, query: Query, moment: Moment, lease: Lease) -> list[Found] | None:
         """Claim what the usual query of a claim finds, in one round trip."""
-        name, now = query.mailbox, rows.micros(moment.wall)
-        if name is None or self._local.connection is not None or not queries.is_usual_claim(query):
+        claim = usual_claim(query)
+        if claim is None or self._local.connection is not None:
             return None
+        name, now, most = claim[0], rows.micros(moment.wall), rows.micros(claim[-1])
         floors, as_of, uses = self._floors.pop(name, (NO_FLOORS, 0, 0))
-        most = rows.micros(query.due_most or moment.wall)
         times = [moment.steady, now, most, query.limit]
         held = [lease.token, lease.holder, lease.until, lease.boot]
         values = [name, *times, *held, self.patience, floors, as_of, self.notifier.bell()]
-        taken = self.query(queries.TAKE, values)
+        taken = self.query(TAKE, values)
         if taken and taken[0][0] < 0:
             return None
         found = []
         for row in taken:
             try:
                 found.append(rows.found(row))
-            except Unreadable:
-                self._set_aside(row[0])
+            except Unreadable as damage:
+                self.set_aside(row[0], damage)
         if found:
             self.notifier.tell(())
         if uses >= RAISE_FLOORS:
@@ -300,7 +279,7 @@ class PostgresStore:
     # -- queries
 
     def get(self, ids: Sequence[str]) -> dict[str, Letter]:
-        return {letter.message.id: letter for letter in self.fetch(rows.letter, (queries.GET, [list(ids)]))}
+        return {letter.message.id: letter for letter in self.fetch(rows.letter, queries.get(ids))}
 
     def find(self, query: Query) -> list[Found]:
         if query.order == "priority" and query.mailbox is not None and query.limit is not None:
@@ -312,28 +291,12 @@ class PostgresStore:
         return sorted(found, key=lambda f: f.delivery.arrived or f.delivery.number)[: query.limit]
 
     def count(self, query: Any, by: Group = "priority") -> Any:
-        if by == "quota":
-            system = fold(system_of(query.mailbox)) if AT in query.mailbox else ""
-            values = {"name": fold(query.mailbox), "system": system, "sender": fold(query.sender)}
-            return self.query(queries.QUOTA, values)[0]
-        if by in queries.SINCE:
-            found = self.query(queries.SINCE[by], [query.after])
-            return {(one, rows.STATES[other] if by == "moved" else other): many for one, other, many in found}
-        if isinstance(query, LetterQuery):
-            return self.query(*queries.count_letters(query))[0][0]
-        if by == "state":
-            return tallies(self.query(*queries.tally(query.mailbox)))
-        found = self.query(*queries.count(query, by))
-        if by == "all":
-            return found[0][0]
-        if by == "priority":
-            return dict.fromkeys(Priority, 0) | {rows.priority_of(rank): number for rank, number in found}
-        return {tuple(group): many for *group, many in found} if by == "reason" else dict(found)
+        if by != "quota":
+            return super().count(query, by)
+        system = fold(system_of(query.mailbox)) if AT in query.mailbox else ""
+        return self.query(QUOTA, [system] * 2 + [fold(query.mailbox)] * 2 + [fold(query.sender)] * 2)[0]
 
     def letters(self, query: LetterQuery) -> list[Letter]:
-        if query.key is not None:
-            wanted = {"folded": fold(query.sender or ""), "name": query.sender, "key": query.key}
-            return self.fetch(rows.letter, (queries.BY_KEY, wanted))
         return self.fetch(rows.letter, queries.newest_of(query) if query.newest_of else queries.letters(query))
 
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
@@ -343,40 +306,13 @@ class PostgresStore:
         return [] if party == [] else find(self, query, reader, None if party is None else party[0], limit)
 
     def _mailbox_ids(self, mailboxes: Sequence[str]) -> list[int]:
-        found = self.query("SELECT id FROM ROOM.mailboxes WHERE name = ANY (%s)", [list(mailboxes)])
+        found = self.query("SELECT id FROM main.mailboxes WHERE name = ANY (?)", [list(mailboxes)])
         return [number for (number,) in found]
 
     def overdue(
         self, moment: Moment, mailboxes: Sequence[str] | None, limit: int, *, ahead: float = 0.0
     ) -> Overdue:
-        keys = dict.fromkeys(self.query(*queries.overdue(moment, mailboxes, limit)))
-        found = self.fetch(rows.found, queries.find_each([*keys])) if keys else []
-        if not ahead:
-            return Overdue(found, None)
-        lease, *walls = self.query(*queries.next_timer(moment, mailboxes, ahead))[0]
-        waits = [] if lease is None else [lease - moment.steady]
-        now = rows.micros(moment.wall)
-        waits += [(wall - now) / 1_000_000 for wall in walls if wall is not None]
-        return Overdue(found, min(waits, default=None))
-
-    def records(
-        self, kind: str, key: str | None = None, *, prefix: bool = False, values: bool = True
-    ) -> list[Record]:
-        if prefix:
-            where, bound = "kind >= %s AND kind < %s", [kind, kind[:-1] + chr(ord(kind[-1]) + 1)]
-        elif key is None:
-            where, bound = "kind = %s", [kind]
-        else:
-            where, bound = "kind = %s AND key = %s", [kind, key]
-        found = self.query(queries.RECORDS.format("value" if values else "'null'", where), bound)
-        return [Record(kind=kind, key=k, revision=r, value=msgspec.json.decode(v)) for kind, k, r, v in found]
-
-    def quarantined(self) -> list[str]:
-        return [id for (id,) in self.query("SELECT id FROM ROOM.quarantine ORDER BY number")]
-
-    def names(self, name: str | None = None) -> list[Name]:
-        found = self.query(queries.NAMES) if name is None else self.query(queries.NAMED, {"name": fold(name)})
-        return [Name(mailbox, known) for mailbox, known in found]
+        return self.overdue_at(moment, mailboxes, limit, ahead)
 
     # -- health and copies
 
@@ -395,7 +331,7 @@ class PostgresStore:
     def _state(self) -> tuple[Cursor, int]:
         """Return the cursor of the latest change, and the number up to which changes were dropped."""
         while True:
-            name, epoch, token, number, trimmed = self.query(queries.CURSOR)[0]
+            name, epoch, token, number, trimmed = self.query(CURSOR)[0]
             if token is not None:
                 return record.Cursor(name, epoch + token, number), trimmed
             # The server crashed, or is another one: commits that nobody waited for are lost.
@@ -405,7 +341,7 @@ class PostgresStore:
         now, _ = self._state()
         if (since.store, since.epoch) != (now.store, now.epoch) or since.number > now.number:
             raise Resync
-        found = self.query(queries.CHANGES, {"after": since.number, "limit": limit})
+        found = self.query(*queries.changes(since.number, limit))
         after, trimmed = self._state()  # last, so that no trim and no crash goes unseen
         if since.number < trimmed or after.epoch != now.epoch:
             raise Resync
@@ -418,7 +354,7 @@ class PostgresStore:
     def trim(self, keep: int | None = None) -> Trimmed:
         from .search import catch_up  # noqa: PLC0415 - most processes do not search
 
-        dropped = 0 if keep is None else self._alone("SELECT ROOM.trim_changes(%s)", [max(keep, 1)])[0][0]
+        dropped = 0 if keep is None else self._alone("SELECT ROOM.trim_changes(?)", [max(keep, 1)])[0][0]
         return Trimmed(dropped, catch_up(self))
 
     def watch(self, mailboxes: Sequence[str]) -> Watch:

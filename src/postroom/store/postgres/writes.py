@@ -13,9 +13,9 @@ from ...model.delivery import REDIRECTED, SIGNS_OF_LIFE
 from ...model.names import AT, fold
 from ...model.record import FORGOTTEN, GUARD, ROUTE, SPENT, pair_key
 from ..protocol import Forget, Introduce, Move, Post, Put, Rename
+from ..queries import MEANT, by_key
 from ..sqlite.rows import COLUMNS, delivery_row, letter_row
 from ..sqlite.writes import repeat_of_letter, repeat_of_memory
-from .queries import BY_KEY, MEANT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,9 +30,9 @@ LETTER_COLUMNS = (*_COLUMNS, "conversation", "key", "sum")  # as `rows.letter_ro
 # All that must be known before a letter is accepted: what is left of an earlier letter with its id or key, and
 # whether any mailbox has a guard, and any agent is known to be at another system.
 BEFORE_POST = f"""
-SELECT (SELECT value FROM ROOM.records WHERE kind = '{FORGOTTEN}' AND key = %s),
-       (SELECT value FROM ROOM.records WHERE kind = '{SPENT}' AND key = %s),
-       (SELECT body FROM ROOM.letters WHERE id = %s),
+SELECT (SELECT value FROM ROOM.records WHERE kind = '{FORGOTTEN}' AND key = ?),
+       (SELECT value FROM ROOM.records WHERE kind = '{SPENT}' AND key = ?),
+       (SELECT body FROM ROOM.letters WHERE id = ?),
        EXISTS (SELECT FROM ROOM.records WHERE kind = '{GUARD}'),
        EXISTS (SELECT FROM ROOM.records WHERE kind = '{ROUTE}')"""
 _IS_KNOWN = f"SELECT 1 FROM ROOM.mailboxes WHERE known AND id = ({MEANT})"
@@ -135,10 +135,8 @@ def look(run: Callable[[str, Any], list[Row]], post: Post) -> Posted | Post:
         return repeat_of_memory(message, gone, "key")
     if body is not None:
         return repeat_of_letter(message, body, "id")
-    if message.key is not None:
-        wanted = {"folded": fold(message.sender), "name": message.sender, "key": message.key}
-        if first := run(BY_KEY, wanted):
-            return repeat_of_letter(message, first[0][2], "key")
+    if message.key is not None and (first := run(*by_key(message.sender, message.key))):
+        return repeat_of_letter(message, first[0][2], "key")
     leads = is_led and not all(_is_placed(run, one.mailbox) for one in post.deliveries)
     if post.admit is not None and (post.routes or is_guarded or leads):
         return post.admit(post)
@@ -147,4 +145,4 @@ def look(run: Callable[[str, Any], list[Row]], post: Post) -> Posted | Post:
 
 def _is_placed(run: Callable[[str, Any], list[Row]], name: str) -> bool:
     """Return whether the name includes a system, or belongs to a known agent here."""
-    return AT in name or bool(run(_IS_KNOWN, {"name": fold(name)}))
+    return AT in name or bool(run(_IS_KNOWN, [fold(name)] * 2))

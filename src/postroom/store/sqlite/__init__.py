@@ -3,7 +3,7 @@
     store       SqliteStore: the store protocol, with a connection for each thread
     commit      one commit from the lock queue to the answer; batches that share one sync
     writes      what each write does to the tables, inside a transaction
-    queries     the SQL of each query
+    queries     queries as SQLite answers them best
     rows        rows of the tables ⇄ values of the model
     schema      versions and migrations
     connection  one thread's connection, lock and log; what it remembers between two commits

@@ -18,8 +18,9 @@ import apsw
 
 from ...errors import BadStore, Damaged, StoreBusy, StoreFailing
 from ...model.names import AT, fold
-from . import ground, queries
+from . import ground
 from .lock import WriterLock
+from .queries import IS_KNOWN
 from .rows import SALVAGE
 from .schema import APPLICATION, SHAPE, bring_up, check_shape, version_of
 from .wal import CUT_SHORT, FAILING, Log
@@ -73,7 +74,7 @@ class NameCache:
         held = self.committed.get(name)
         if AT in name or (held is not None and held[1]):
             return True
-        return self.cursor.execute(queries.IS_KNOWN, (fold(name),)).get is not None
+        return self.cursor.execute(IS_KNOWN, (fold(name),)).get is not None
 
 
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW

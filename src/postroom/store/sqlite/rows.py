@@ -39,8 +39,8 @@ _COLUMNS = """
 COLUMNS = tuple(_COLUMNS.split())  # of `deliveries`, in order
 DELIVERY = (
     # A name that does not go with its folded form is damaged: better no name than another's.
-    "d.number, iif(lower(m.name) = m.folded, m.name, NULL), d.kind, d.state, d.rank, d.revision, d.attempts,"
-    " d.delivered_at, d.read_at, d.acked_at,"
+    "d.number, CASE WHEN lower(m.name) = m.folded THEN m.name END, d.kind, d.state, d.rank, d.revision,"
+    " d.attempts, d.delivered_at, d.read_at, d.acked_at,"
     " d.dead_at, d.due_at, d.archived_at, d.expires_at, d.lease_token, d.lease_holder, d.lease_until,"
     " d.lease_boot, d.reason, d.history, d.arrived"
 )

@@ -31,17 +31,17 @@ from ...model.names import fold
 from ...model.record import FORGOTTEN
 from ...model.search import BREAK, Marks, has_controls, search_text, texts, words
 from ..protocol import Letter
+from ..queries import LETTERS, SHOWN
 from . import rows
 from .ground import create
 from .lock import WriterLock
-from .queries import SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...model.message import Message
     from ...model.search import SearchQuery, Term
-    from .queries import Statement
+    from ..queries import Queries, Statement
 
 
 EVERY = "\ue001"
@@ -360,11 +360,10 @@ FetchLetters = Callable[..., list[Letter | None]]  # reads letters, and quaranti
 
 _LAST_NUMBER = "SELECT coalesce(max(number), 0) FROM letters"
 _HAS_MORE = "SELECT EXISTS (SELECT 1 FROM letters WHERE number > ? ORDER BY number LIMIT 1 OFFSET ?)"
-_BODIES = "SELECT l.number, l.body FROM letters l WHERE"
-_LETTERS = "SELECT l.number, l.sum, l.body FROM letters l WHERE"
-PARTY_SQL = (
+_BODIES = "SELECT l.number, l.body FROM main.letters l WHERE"
+_PARTY = (
     " AND (l.sender = ? OR EXISTS"
-    f" (SELECT 1 FROM deliveries d WHERE d.number = l.number AND d.mailbox = ? AND d.state > 0 AND {SHOWN}))"
+    f" (SELECT 1 FROM main.deliveries d WHERE d.number = l.number AND d.mailbox = ? AND d.state > 0 AND {SHOWN}))"
 )
 
 
@@ -382,7 +381,7 @@ def catch_up(index: Index, run: RunQuery) -> int:
 def own_letters(index: Index | None, run: RunQuery, party: int, before: int, most: int) -> list[int]:
     """Return the numbers of the newest letters below `before` that a mailbox sent or may have received."""
     upto = 0 if index is None else index.upto()
-    later = f"SELECT l.number FROM letters l WHERE l.number > ? AND l.number < ?{PARTY_SQL}"
+    later = f"SELECT l.number FROM letters l WHERE l.number > ? AND l.number < ?{_PARTY}"
     found = run(f"{later} ORDER BY l.number DESC LIMIT ?", [upto, before, party, party, most])
     numbers = [number for (number,) in found]
     if len(numbers) < most and upto and index is not None:
@@ -397,16 +396,19 @@ def own_letters(index: Index | None, run: RunQuery, party: int, before: int, mos
 class Search:
     """One search, by the reader whose mailbox has the id `party` (None: of the whole room)."""
 
-    def __init__(self, query: SearchQuery, reader: str | None, party: int | None) -> None:
+    def __init__(
+        self, query: SearchQuery, reader: str | None, party: int | None, queries: Queries, expression: str
+    ) -> None:
         self._query = query
+        self._queries = queries
         self._reader = reader
         self._scanned = 0  # letters that were read without the index
-        self._expression = expression(query, party)
+        self._expression = expression  # what the index is asked
         self._top = NEWEST if query.below is None else query.below - 1
         self._needed = [word.encode() for term in query.terms for word in term.words]
         pieces: list[tuple[str, list[Any]]] = []
         if party is not None:
-            pieces.append((PARTY_SQL, [party, party]))
+            pieces.append((_PARTY, [party, party]))
         if query.after is not None:
             pieces.append((" AND l.created_at >= ?", [rows.micros(query.after)]))
         if query.before is not None:
@@ -487,8 +489,8 @@ class Search:
         return sql, [upto, top, *self._values]
 
     def _by_number(self, numbers: list[int]) -> Statement:
-        sql = f"{_LETTERS} l.number IN (SELECT value FROM json_each(?)){self._where} ORDER BY l.number DESC"
-        return sql, [str(numbers), *self._values]
+        among, values = self._queries.among("l.number", numbers)
+        return f"{LETTERS} WHERE {among}{self._where} ORDER BY l.number DESC", values + self._values
 
 
 def _is_plain(body: Any) -> bool:

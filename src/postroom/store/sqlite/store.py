@@ -13,22 +13,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
-import msgspec
 
 from ...clock import SystemClock
 from ...errors import Damaged, Resync, StoreFailing, Unreadable
 from ...model import record
-from ...model.message import Priority
 from ...model.names import fold
-from ...model.query import LetterQuery, Name
-from ...model.record import Record
+from ...model.query import LetterQuery
 from ..notification import ProcessNotifier
 from ..protocol import Overdue, Trimmed, mailboxes_to_notify
+from ..queries import FAR, MEANT, QueryStore
 from . import connection as sqlite_connection
-from . import ground, queries, rows
+from . import ground, rows
 from . import writes as sqlite_writes
 from .commit import Batch, commit
 from .connection import NEXT_NUMBER, Connection, translate, translated
+from .queries import WINDOW, bare, is_of_one_agent, queries
 from .writes import WAITING, place_of
 
 if TYPE_CHECKING:
@@ -44,18 +43,11 @@ if TYPE_CHECKING:
     from ...model.search import SearchQuery
     from ..notification import Notifier
     from ..protocol import Letter, Plan, Posted, Watch, Write
-    from .queries import Statement
+    from ..queries import Statement
 
 
 T = TypeVar("T")
 _ABANDONED: list[object] = []  # connections of a parent process: never touched, so never closed, after a fork
-
-NO_LIMIT = 2**62
-RECORDS = "SELECT kind, key, revision, {} FROM records WHERE {} ORDER BY kind, key"
-_MAILBOX = """
-SELECT id FROM mailboxes WHERE folded = ?1 UNION ALL SELECT mailbox FROM aliases WHERE folded = ?1"""
-NAMES = "SELECT name, known FROM mailboxes ORDER BY name"
-NAMED = f"SELECT name, known FROM mailboxes WHERE id = ({_MAILBOX})"
 
 
 class _Local(_local):
@@ -66,11 +58,12 @@ class _Local(_local):
     batch: Batch | None = None
 
 
-class SqliteStore:
+class SqliteStore(QueryStore):
     """A room in one file, which any number of threads and processes may have open at once."""
 
     vouches = True
     archives_by_sending = False
+    queries = queries
     fresh_id: Callable[[str], str] | None = None  # the caller makes the ids
     take: Callable[[Query, Moment, Lease], list[Found] | None] | None = None  # another look costs nothing here
 
@@ -140,25 +133,6 @@ class SqliteStore:
     def damaged(self, why: Exception) -> Damaged:
         """Return the error for a damaged room."""
         return Damaged(f"{self.path} is damaged: {why}", hint=rows.SALVAGE)
-
-    def fetch(self, make: Callable[[rows.Row], T], *statements: Statement) -> list[T]:
-        """Return the rows as values. Damaged letters go into quarantine, and the statements run again."""
-        tried: set[int] = set()
-        while True:
-            values_made, damaged = [], []
-            for sql, values in statements:
-                for row in self.query(sql, values):
-                    try:
-                        values_made.append(make(row))
-                    except Unreadable as damage:
-                        damaged.append((row[0], damage))
-            if not damaged:
-                return values_made
-            for number, why in damaged:
-                if number in tried:  # quarantine did not help: the index that finds it is damaged too
-                    raise self.damaged(why)
-                self.set_aside(number, why)
-            tried |= {number for number, _ in damaged}
 
     def set_aside(self, number: int, damage: Unreadable) -> None:
         """Move a damaged letter into quarantine."""
@@ -231,9 +205,7 @@ class SqliteStore:
     # -- queries
 
     def get(self, ids: Sequence[str]) -> dict[str, Letter]:
-        marks = ", ".join("?" * len(ids))
-        sql = f"SELECT number, sum, body FROM letters WHERE id IN ({marks})"
-        return {letter.message.id: letter for letter in self.fetch(rows.letter, (sql, list(ids)))}
+        return {letter.message.id: letter for letter in self.fetch(rows.letter, queries.get(ids))}
 
     def find(self, query: Query) -> list[Found]:
         if query.order == "priority" and query.mailbox is not None and query.limit is not None:
@@ -249,48 +221,34 @@ class SqliteStore:
 
     def _find_everywhere(self, request: list[Statement]) -> list[Found]:
         """Return deliveries of all mailboxes, reading each letter once: it may lie in thousands of them."""
-        bare = [queries.bare(one) for one in request]
-        held = [row for one in bare for row in self.query(*one)]
+        without_letters = [bare(one) for one in request]
+        held = [row for one in without_letters for row in self.query(*one)]
         several = self.fetch(rows.letter, queries.by_number(sorted({row[0] for row in held})))
         among = partial(rows.found_among, {letter.number: letter.message for letter in several})
         try:
             found = [*map(among, held)]
         except Unreadable:  # `fetch` sets it aside
-            found = self.fetch(among, *bare)
+            found = self.fetch(among, *without_letters)
         return [one for one in found if one is not None]
 
     def count(self, query: Any, by: Group = "priority") -> Any:
         if by == "quota":
             places = [place_of(query.mailbox, self._mailbox(query.mailbox)), self._mailbox(query.sender)]
             return tuple(self.query(WAITING, places)[0])
-        if isinstance(query, LetterQuery) and queries.is_of_one_agent(query):
-            return self.query(*queries.count_letters(query, self._own_letters(query, NO_LIMIT)))[0][0]
-        found = self.query(*queries.count(query, by))
-        match by:
-            case "all":
-                counted: Any = found[0][0]
-            case "state":
-                counted = queries.tallies(found)
-            case "priority":
-                counted = dict.fromkeys(Priority, 0) | {rows.priority_of(rank): many for rank, many in found}
-            case "moved":
-                counted = {(mailbox, rows.STATES[state]): many for mailbox, state, many in found}
-            case "pair" | "reason":
-                counted = {(one, other): many for one, other, many in found}
-            case _:
-                counted = dict(found)
-        return counted
+        if isinstance(query, LetterQuery) and is_of_one_agent(query):
+            return self.query(*queries.count_letters(query, self._own_letters(query, FAR)))[0][0]
+        return super().count(query, by)
 
     def letters(self, query: LetterQuery) -> list[Letter]:
         find = self._newest if query.newest_of else self._letters
-        if not queries.is_of_one_agent(query):
+        if not is_of_one_agent(query):
             return find(query, None)
         if query.limit is not None and (query.newest_of or query.order == "newest"):
-            own = self._own_letters(query, queries.WINDOW)
+            own = self._own_letters(query, WINDOW)
             found = find(query, own)
-            if len(found) >= query.limit or len(own) < queries.WINDOW:
+            if len(found) >= query.limit or len(own) < WINDOW:
                 return found
-        return find(query, self._own_letters(query, NO_LIMIT))
+        return find(query, self._own_letters(query, FAR))
 
     def _letters(self, query: LetterQuery, among: list[int] | None) -> list[Letter]:
         return self.fetch(rows.letter, queries.letters(query, among))
@@ -310,64 +268,31 @@ class SqliteStore:
         from .search import own_letters  # noqa: PLC0415 - most processes do not search
 
         party = self._mailbox_ids((query.party or query.sender or "",))
-        before = NO_LIMIT if query.before is None else query.before
+        before = FAR if query.before is None else query.before
         if not party:
             return []
         index = self.connection().index if self.vouches else None
         return own_letters(index, self.query, party[0], before, most)
 
     def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
-        from .search import Search  # noqa: PLC0415 - most processes do not search
+        from .search import Search, expression  # noqa: PLC0415 - most processes do not search
 
         party = None if reader is None else self._mailbox_ids((reader,))
         if party == []:
             return []
-        search = Search(query, reader, None if party is None else party[0])
+        own = None if party is None else party[0]
+        search = Search(query, reader, own, queries, expression(query, own))
         return search.find(self.connection().index, self.query, self.fetch, limit)
 
     def overdue(
         self, moment: Moment, mailboxes: Sequence[str] | None, limit: int, *, ahead: float = 0.0
     ) -> Overdue:
         numbers = None if mailboxes is None else self._mailbox_ids(mailboxes)
-        if numbers == []:
-            return Overdue([], None)
-        keys = dict.fromkeys(self.query(*queries.overdue(moment, numbers, limit)))
-        found = self.fetch(rows.found, *((queries.ONE, list(key)) for key in keys)) if keys else []
-        if not ahead:
-            return Overdue(found, None)
-        lease, *walls = self.query(*queries.next_timer(moment, numbers, ahead))[0]
-        waits = [] if lease is None else [lease - moment.steady]
-        now = rows.micros(moment.wall)
-        waits += [(wall - now) / 1_000_000 for wall in walls if wall is not None]
-        return Overdue(found, min(waits, default=None))
-
-    def records(
-        self, kind: str, key: str | None = None, *, prefix: bool = False, values: bool = True
-    ) -> list[Record]:
-        if prefix:
-            where, bound = "kind >= ? AND kind < ?", [kind, kind[:-1] + chr(ord(kind[-1]) + 1)]
-        elif key is None:
-            where, bound = "kind = ?", [kind]
-        else:
-            where, bound = "kind = ? AND key = ?", [kind, key]
-        found = self.query(RECORDS.format("value" if values else "'null'", where), bound)
-        try:
-            return [Record(kind=kind, key=k, revision=r, value=msgspec.json.decode(v)) for kind, k, r, v in found]
-        except (msgspec.DecodeError, ValueError, TypeError) as broken:
-            raise self.damaged(broken) from None
-
-    def quarantined(self) -> list[str]:
-        return [id for (id,) in self.query("SELECT id FROM quarantine ORDER BY number", [])]
-
-    def names(self, name: str | None = None) -> list[Name]:
-        found = self.query(NAMES, []) if name is None else self.query(NAMED, [fold(name)])
-        if not all(isinstance(mailbox, str) for mailbox, _ in found):
-            raise self.damaged(TypeError("a mailbox has lost its name"))
-        return [Name(mailbox, bool(known)) for mailbox, known in found]
+        return Overdue([], None) if numbers == [] else self.overdue_at(moment, numbers, limit, ahead)
 
     def _mailbox(self, name: str) -> int:
         """Return the mailbox's id, or -1 if there is none."""
-        found = self.query(_MAILBOX, [fold(name)])
+        found = self.query(MEANT, [fold(name)] * 2)
         return found[0][0] if found else -1
 
     # -- health and copies
@@ -401,7 +326,7 @@ class SqliteStore:
         now = self.cursor()
         if (since.store, since.epoch) != (now.store, now.epoch) or since.number > now.number:
             raise Resync
-        found = self.query(queries.CHANGES, [since.number, limit])
+        found = self.query(*queries.changes(since.number, limit))
         trimmed = self.query("SELECT trimmed FROM room", [])[0][0]  # last, so that no trim goes unseen
         try:
             if since.number < trimmed:

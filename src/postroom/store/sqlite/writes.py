@@ -26,8 +26,8 @@ from ...model.delivery import REDIRECTED, SIGNS_OF_LIFE
 from ...model.names import AT, fold, look_alike, system_of
 from ...model.record import CARD, FORGOTTEN, GUARD, ROUTE, SPENT, pair_key
 from ..protocol import Forget, Introduce, Move, Post, Posted, Put, RenewEpoch, check_space
+from ..queries import by_key
 from .connection import NEXT_NUMBER
-from .queries import BY_KEY
 from .rows import CHANGED, COLUMNS, STATE_NUMBER, delivery_row, letter_row
 
 if TYPE_CHECKING:
@@ -323,8 +323,7 @@ class WriteTransaction:
         if body is not None:
             return repeat_of_letter(message, body, "id")
         if message.key is not None:
-            same_key = (fold(message.sender), message.sender, message.key)
-            first: list[tuple[Any, ...]] = self._execute(BY_KEY, same_key).fetchall()
+            first: list[tuple[Any, ...]] = self._execute(*by_key(message.sender, message.key)).fetchall()
             if first:
                 return repeat_of_letter(message, first[0][2], "key")
         return None
