@@ -20,7 +20,7 @@ from .errors import BadStore, Invalid, Missing, PostroomError
 from .model.report import BackupReport, Diagnosis, Level, error, note
 from .room import open, open_with
 from .settings import chosen_settings, default_room
-from .store.address import file_of, folder_of, is_blank, local_place, place_of, server_of
+from .store.address import file_of, folder_of, is_blank, is_on_server, local_place, place_of, server_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,10 +51,13 @@ def doctor(
         path, place = _file(chosen), place_of(chosen.store)
     except Invalid as refused:
         return Diagnosis(findings=(_refused("settings", refused),))
+    absent = f"there is no room at {place or chosen.store} yet"
+    missing = Diagnosis(findings=(note("room", absent, "it is made when it is first opened"),))
     if place is not None and not _is_there(Path(place)):
-        missing = note("room", f"there is no room at {place} yet", "it is made when it is first opened")
-        return Diagnosis(findings=(missing,))
+        return missing
     try:
+        if server_of(chosen.store) and not is_on_server(chosen.store):
+            return missing
         with open(store, **settings) as room:
             findings = room.doctor(repair=repair, full=full, progress=progress).findings
     except PostroomError as refused:
@@ -130,7 +133,8 @@ def copy_room(
     # By real paths: through a link, a room would be copied into itself.
     if source_path == target_path:
         raise BadStore(f"{source_path} is the room that it is copied from", field="target", hint="name another")
-    if server_of(chosen[0].store) is None and not os.path.lexists(source_path):
+    is_there = is_on_server(source_path) if server_of(chosen[0].store) else os.path.lexists(source_path)
+    if not is_there:
         raise Missing(
             f"there is no room at {source_path}", field="source", hint="nothing was copied, and none is made"
         )

@@ -15,7 +15,7 @@ import pytest
 
 import postroom
 from postroom.cli.context import whole_address
-from postroom.errors import BadStore, SchemaTooNew, StoreBusy, StoreFailing
+from postroom.errors import BadStore, Missing, SchemaTooNew, StoreBusy, StoreFailing
 from postroom.maintenance import copy_room, doctor
 from postroom.model.query import LetterQuery
 from postroom.store.address import local_place
@@ -85,6 +85,19 @@ def test_an_address_keeps_its_parts_and_has_a_place_on_this_machine() -> None:
 def test_a_server_that_is_away_is_temporary() -> None:
     with pytest.raises(StoreFailing):
         postroom.open(f"postgresql://postroom@127.0.0.1:{free_port()}/postgres")
+
+
+def test_looking_for_a_room_makes_none(
+    tmp_path: Path, address: str, link: psycopg.Connection[tuple[object, ...]]
+) -> None:
+    found = doctor(address)
+    with pytest.raises(Missing, match="there is no room"):
+        copy_room(address, str(tmp_path / "copy.db"))
+
+    assert [finding.check for finding in found.findings] == ["room"] and found.is_healthy
+    schemas = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
+    assert link.execute(schemas, [parse(address).schema]).fetchone() is None
+    assert not (tmp_path / "copy.db").exists()
 
 
 # -- what a room refuses to open

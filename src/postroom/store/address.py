@@ -21,6 +21,7 @@ from ..model.values import passes
 
 if TYPE_CHECKING:
     from ..clock import Clock
+    from .postgres.store import PostgresStore
     from .protocol import Store
 
 
@@ -121,14 +122,23 @@ def open_store(
 
 
 def _open_server(address: str, *, clock: Clock | None, durable: bool, busy_timeout: float) -> Store:
+    # A machine's own clock says nothing of leases that are held elsewhere; only tests set another one.
+    chosen = None if isinstance(clock, SystemClock) else clock
+    return _server_store()(address, clock=chosen, durable=durable, busy_timeout=busy_timeout)
+
+
+def _server_store() -> type[PostgresStore]:
     try:
         from .postgres.store import PostgresStore  # noqa: PLC0415 - see the docstring
     except ImportError as missing:
         hint = how_to_install("postgres")
         raise BadStore(f"a room on PostgreSQL needs {missing.name}", field="store", hint=hint) from None
-    # A machine's own clock says nothing of leases that are held elsewhere; only tests set another one.
-    chosen = None if isinstance(clock, SystemClock) else clock
-    return PostgresStore(address, clock=chosen, durable=durable, busy_timeout=busy_timeout)
+    return PostgresStore
+
+
+def is_on_server(address: str) -> bool:
+    """Return whether the server that this address names holds the room; it is asked, and nothing is made."""
+    return _server_store().exists(address)
 
 
 def _write_mark(folder: str, layout: str) -> None:

@@ -55,11 +55,11 @@ def check_server(connection: RoomConnection, *, durable: bool) -> str:
 def bring_up(database: Database, connection: RoomConnection) -> None:
     """Make or migrate the room's tables."""
     schema = database.address.schema
-    if _version(connection, schema) == len(STEPS):
+    if version_of(connection, schema) == len(STEPS):
         return
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s::int, hashtext(%s))", [_LOCK, schema], prepare=False)
-        version = _version(connection, schema)
+        version = version_of(connection, schema)
         if version == len(STEPS):  # another process was faster
             return
         if connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [schema]).fetchone() is None:
@@ -73,7 +73,7 @@ def bring_up(database: Database, connection: RoomConnection) -> None:
         connection.execute(database.sql("UPDATE ROOM.room SET version = ?"), [len(STEPS)])
 
 
-def _version(connection: RoomConnection, schema: str) -> int:
+def version_of(connection: RoomConnection, schema: str) -> int:
     """Return the schema version of a room, 0 where there is none."""
     if connection.execute(_IS_ROOM, [schema]).fetchone() is None:
         return 0

@@ -28,7 +28,7 @@ from .connection import Database
 from .errors import RESTORE, LookFirst, translated
 from .notification import ServerNotifier
 from .queries import CURSOR, QUOTA, TAKE, queries
-from .schema import bring_up, check_server
+from .schema import bring_up, check_server, version_of
 from .writes import as_json, look, must_look
 
 if TYPE_CHECKING:
@@ -100,6 +100,13 @@ class PostgresStore(QueryStore):
             connection.execute(
                 self.database.sql("SELECT ROOM.begin(?)"), [self.clock.now().boot if clock else BOOT]
             )
+
+    @staticmethod
+    def exists(address: str) -> bool:
+        """Return whether the server holds this room, and make nothing."""
+        database = Database(parse(address), 0.0)
+        with database.connect() as connection, translated():
+            return version_of(connection, database.address.schema) > 0
 
     def __repr__(self) -> str:
         return f"PostgresStore({str(self.address)!r})"
