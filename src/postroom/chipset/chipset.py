@@ -77,7 +77,7 @@ class Chipset:
 
     @cached_property
     def mail(self) -> Mailboxes:
-        return Mailboxes(self.folder, self.room.core, self.room.principal, self.clock)
+        return Mailboxes(self.room.core, self.room.principal)
 
     def mayor(self, name: str = "mayor") -> Mayor:
         """Return a mayor, who assigns the work."""

@@ -1,7 +1,7 @@
 """Mail with the design's verbs: send_mail, check_mail, unread, mark_read, archive_old_mail.
 
-The room sends, settles and archives letters, so nothing here can lose one. They are listed from the files, which
-are the truth: all of them, read or not, in the order of time, under the names of their files.
+The room finds, sends, settles and archives letters, so nothing here can lose one. They are shown as they stand in
+their files, which are the truth: all of them, read or not, in the order of time, under the names of their files.
 """
 
 from __future__ import annotations
@@ -10,52 +10,48 @@ import os
 from calendar import timegm
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
+from functools import partial
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..core import inbox, messages, work
-from ..core.agents import ListMailboxes
+from ..core import folders, messages, work
 from ..core.compose import encode_within_limit
 from ..core.deliveries import SLICE, find_letters, move_found
 from ..core.retention import EVER
 from ..core.validation import check_seconds
 from ..core.verb import checked_mailbox, perform
-from ..errors import IdTaken, Invalid, Missing, Unreadable
+from ..errors import IdTaken, Invalid, Missing
 from ..model import delivery as model_delivery
-from ..model.delivery import OPEN, State
-from ..model.names import check_agent, check_party
+from ..model.delivery import State
+from ..model.names import check_party
 from ..model.query import Query
-from ..store.files import durable, letter_files
-from ..store.files.layouts.base import Where, line_in, text_of, time_or_none
+from ..store.files import letter_files
+from ..store.files.layouts.base import line_in, text_of, time_or_none
 from ..store.files.layouts.chipset import LAYOUT
 from ..store.sqlite.rows import micros
-from .folder import LARGEST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from datetime import datetime
 
-    from ..clock import Clock
     from ..core.authorize import Principal
     from ..core.compose import Draft
     from ..core.core import Core
     from ..core.messages import Receipt
     from ..model.message import Message
-    from ..model.query import Found
-    from ..store.files.letter_files import ParsedFile
-    from .folder import Fields, StateFolder
+    from .folder import Fields
 
 
-MAIL, ARCHIVE = LAYOUT.home, "archive"
+ARCHIVE = "archive"
 TYPES = tuple(LAYOUT.kinds)
 PRIORITIES = ("urgent", "normal", "low")
 A_DAY = 24 * 3600.0
+_LISTED = (State.UNREAD, State.CLAIMED, State.DONE)
 _REQUIRED = ("from", "to", "type", "subject", "body")
 _FIELDS = {*_REQUIRED, "priority", "timestamp", "read"}
-_LARGEST = 16 * LARGEST
 _TRIES = 20  # attempts to find an unused file name
 
 
@@ -83,11 +79,9 @@ class Mail(Struct, frozen=True, kw_only=True):
 class Mailboxes:
     """The mail of a state folder. `core` is that of the room over the same folder."""
 
-    def __init__(self, folder: StateFolder, core: Core, principal: Principal, clock: Clock) -> None:
-        self._folder = folder
+    def __init__(self, core: Core, principal: Principal) -> None:
         self._core = core
         self._principal = principal
-        self._clock = clock
 
     def send_mail(self, message: Mapping[str, Any], *, key: str | None = None) -> Mail:
         """Send a letter: from, to, type, subject, body, and priority, which is normal by default.
@@ -100,13 +94,18 @@ class Mailboxes:
         # Through the room, so that quota, allow list and loop guard hold for programs of the design, too.
         sent = self._send(fields, key).message
         written = LAYOUT.write(sent, sent.recipients[0].address)
-        return _mail(written, sent, f"{sent.id}{LAYOUT.ending}", State.UNREAD)
+        return _mail(written, sent, f"{sent.id}{LAYOUT.ending}", is_read=False)
 
     def check_mail(self, agent: str) -> list[Mail]:
         """Return all letters of a mailbox, read or not, the oldest first. This changes nothing."""
-        self._take_in()
-        found = sorted(self._files(agent), key=lambda each: (each[1].message.created_at, each[1].order, each[0]))
-        return [_mail(file.fields, file.message, name, file.state.state) for name, file in found]
+        query = Query(mailbox=checked_mailbox(self._core, agent), states=_LISTED)
+        # Unread letters in the archive are listed too: another program may have put one there.
+        found = [one for one in find_letters(self._core, query) if one.delivery.archived_at is None]
+        found.sort(key=lambda one: (one.message.created_at, one.delivery.number))
+        return [
+            _mail(fields, one.message, name, is_read=one.delivery.state is State.DONE)
+            for one, name, fields in folders.file_contents(self._core, found)
+        ]
 
     def unread(self, agent: str) -> list[Mail]:
         """Return the letters that are not marked as read."""
@@ -114,11 +113,12 @@ class Mailboxes:
 
     def mark_read(self, agent: str, filename: str) -> None:
         """Mark a letter as read, which settles it. Do nothing if it is gone or was read before."""
-        home, name = self._home(agent), _file_name(filename)
+        mailbox, name = checked_mailbox(self._core, agent), _file_name(filename)
         for place in ("", ARCHIVE):
-            file = self._file(agent, home, place, name)
-            if file is not None and file.state.state is not State.DONE:
-                self._settle(agent, file.message.id)
+            id = folders.id_in_file(self._core, mailbox, place, name)
+            if id is not None:
+                with suppress(Missing):  # it was deleted meanwhile
+                    perform(self._core, self._principal, work.Ack(agent_id=mailbox, ids=id, keep=True))
 
     def archive_old_mail(self, agent: str, older_than: float | timedelta = A_DAY) -> int:
         """Move read letters of at least this age into `archive/`, and return how many.
@@ -126,22 +126,19 @@ class Mailboxes:
         Unread letters stay, however old they are.
         """
         span = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
-        now = self._clock.now().wall
+        mailbox, now = checked_mailbox(self._core, agent), self._core.now().wall
         cutoff = now - timedelta(seconds=check_seconds(span, "older_than", most=1e9))
-        self._take_in()
-        old = [
-            file.message.id
-            for _, file in self._files(agent, ("",))
-            if file.state.state is State.DONE and file.message.created_at <= cutoff
-        ]
+        settled = Query(mailbox=mailbox, states=(State.DONE,), unarchived_before=EVER)
+        old = [one.message.id for one in find_letters(self._core, settled) if one.message.created_at <= cutoff]
         slices = (tuple(old[start : start + SLICE]) for start in range(0, len(old), SLICE))
-        return sum(self._archive(checked_mailbox(self._core, agent), ids, now) for ids in slices)
+        # The commit looks at each letter again: another process may be faster.
+        queries = (replace(settled, message_ids=ids) for ids in slices)
+        moved = (
+            move_found(self._core, query, "archive", partial(model_delivery.archive, now=now)) for query in queries
+        )
+        return sum(map(len, moved))
 
     # -- below
-
-    def _take_in(self) -> None:
-        """Make the room take in the changes of other programs, as any call does."""
-        perform(self._core, self._principal, ListMailboxes())
 
     def _send(self, mail: Fields, key: str | None) -> Receipt:
         draft = messages.Send(
@@ -181,60 +178,9 @@ class Mailboxes:
                 return receipt
         raise IdTaken(field="id")
 
-    def _archive(self, mailbox: str, ids: tuple[str, ...], now: datetime) -> int:
-        """Archive letters, and return how many. The commit checks each again: another process may be faster."""
-        query = Query(mailbox=mailbox, message_ids=ids, states=(State.DONE,), unarchived_before=EVER)
-        moved = move_found(self._core, query, "archive", lambda delivery: model_delivery.archive(delivery, now))
-        return len(moved)
 
-    def _settle(self, agent: str, id: str) -> None:
-        found = self._read(agent, id) or self._read(agent, self._id_there(agent, id))
-        if found is not None and found.delivery.state is not State.DONE:
-            with suppress(Missing):  # it was deleted meanwhile
-                perform(self._core, self._principal, work.Ack(agent_id=agent, ids=found.message.id, keep=True))
-
-    def _read(self, agent: str, id: str) -> Found | None:
-        try:
-            return perform(self._core, self._principal, inbox.Read(agent_id=agent, id=id)).letter
-        except Missing:
-            return None
-
-    def _id_there(self, agent: str, id: str) -> str:
-        """Return the id in the room for a second letter with the same name and other content: a longer one."""
-        query = Query(mailbox=checked_mailbox(self._core, agent), states=tuple(OPEN))
-        found = find_letters(self._core, query)
-        return next((each.message.id for each in found if each.message.id.startswith(f"{id[:180]}.")), id)
-
-    def _files(self, agent: str, places: tuple[str, ...] = ("", ARCHIVE)) -> Iterator[tuple[str, ParsedFile]]:
-        """Yield the letters of a mailbox, and the unread ones in its archive, where another program put them."""
-        home = self._home(agent)
-        for place in places:
-            for name in self._folder.names(*_at(home, place)):
-                file = self._file(agent, home, place, name)
-                if file is not None and (not place or file.state.state is State.UNREAD):
-                    yield name, file
-
-    def _file(self, agent: str, home: str, place: str, name: str) -> ParsedFile | None:
-        """Return a parsed file; None if it is gone, or is no letter: the room will quarantine that."""
-        try:
-            self._folder.check_folders(*_at(home, place))
-            raw, stamp = durable.read("/".join((self._folder.path, *_at(home, place), name)), _LARGEST)
-            written = datetime.fromtimestamp(stamp.written // 1000 / 1e6, UTC)
-            where = Where(check_agent(agent, "agent"), place, name, written)
-            return letter_files.parse_file(LAYOUT, raw, where, _LARGEST)
-        except (FileNotFoundError, Unreadable):
-            return None
-
-    def _home(self, agent: str) -> str:
-        return self._folder.spelling(agent, MAIL)
-
-
-def _at(home: str, place: str) -> tuple[str, ...]:
-    return (MAIL, home, place) if place else (MAIL, home)
-
-
-def _mail(fields: Fields, message: Message, name: str, state: State) -> Mail:
-    """Return the letter in the fields of a file, of any program."""
+def _mail(fields: Fields, message: Message, name: str, *, is_read: bool) -> Mail:
+    """Return a letter as its file shows it, which any program may have written."""
     to, type, body, timestamp = (fields.get(name) for name in ("to", "type", "body", "timestamp"))
     priority = fields.get("priority")
     return Mail(
@@ -244,7 +190,7 @@ def _mail(fields: Fields, message: Message, name: str, state: State) -> Mail:
         subject=line_in(fields.get("subject")),
         body=body if isinstance(body, str) else message.text,
         timestamp=timestamp if isinstance(timestamp, str) else text_of(message.created_at),
-        read=state is State.DONE,
+        read=is_read,
         priority=priority if priority in PRIORITIES else "normal",
         filename=name,
     )

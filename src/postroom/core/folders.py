@@ -35,10 +35,10 @@ def make_folders(core: Core, names: Iterable[str]) -> None:
             store.make_folder(name)
 
 
-def file_contents(core: Core, found: Sequence[Found]) -> list[tuple[str, dict[str, Any]]]:
-    """Return name and content of the files of these letters, all of one mailbox, in this order.
+def file_contents(core: Core, found: Sequence[Found]) -> list[tuple[Found, str, dict[str, Any]]]:
+    """Return these letters, all of one mailbox, in this order, each with name and content of its file.
 
-    Files that another program has just deleted or damaged are left out.
+    Letters whose files another program has just deleted or damaged are left out.
     """
     return core.store.file_contents(found) if isinstance(core.store, FileStore) else []
 

@@ -428,7 +428,7 @@ class MailboxManager:
             limit=None if limit is None else check_count(limit, "limit"),
         )
         found = deliveries.find_letters(self.core, query)
-        return [fields | {"_filename": file} for file, fields in folders.file_contents(self.core, found)]
+        return [fields | {"_filename": file} for _, file, fields in folders.file_contents(self.core, found)]
 
     def mark_processed(self, agent_id: str, filename: str) -> None:
         """Move a mail to `processed/`. A mail that is no longer in the inbox is left alone."""

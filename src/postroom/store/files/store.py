@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 _FILES = """
-SELECT f.folder, f.name FROM json_each(?) j CROSS JOIN files f ON f.number = j.value AND f.mailbox = ?
+SELECT j.key, f.folder, f.name FROM json_each(?) j CROSS JOIN files f ON f.number = j.value AND f.mailbox = ?
 ORDER BY j.key"""
 _ID = """
 SELECT l.id FROM files f JOIN letters l ON l.number = f.number
@@ -216,10 +216,10 @@ class FileStore(SqliteStore):
 
     # -- the files of letters
 
-    def file_contents(self, found: Sequence[Found]) -> list[tuple[str, Plain]]:
-        """Return name and content of the files of these letters, all of one mailbox, in this order.
+    def file_contents(self, found: Sequence[Found]) -> list[tuple[Found, str, Plain]]:
+        """Return these letters, all of one mailbox, in this order, each with name and content of its file.
 
-        Files that another program has just deleted or damaged are left out.
+        Letters whose files another program has just deleted or damaged are left out.
         """
         if not found:
             return []
@@ -229,7 +229,7 @@ class FileStore(SqliteStore):
         numbers = encode([one.delivery.number for one in found]).decode()
         files: list[tuple[Any, ...]] = conn.database.execute(_FILES, (numbers, mailbox)).fetchall()
         contents = []
-        for folder, name in files:
+        for key, folder, name in files:
             try:
                 # The file, not the index: `poll` shows what other programs have put into it.
                 raw, _ = files_durable.read(f"{conn.tree.path(folder)}/{name}", LARGEST)
@@ -237,7 +237,7 @@ class FileStore(SqliteStore):
             except (FileNotFoundError, Unreadable, ValueError, RecursionError):
                 continue
             if isinstance(fields, dict):
-                contents.append((name, fields))
+                contents.append((found[key], name, fields))
         return contents
 
     def id_at(self, mailbox: str, place: str, name: str) -> str | None:
