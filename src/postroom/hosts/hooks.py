@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
     from ..model.alert import Rung
     from .dialects import Dialect
-    from .sources import Access, MailSource
-    from .waiter import AlertSource
+    from .sources import Access, MailSource, VerbSource
 
 
 AGENT_INBOX_HOST = "claude"  # the host that runs agent-inbox's hooks
@@ -140,18 +139,16 @@ def wait_for_mail(access: Access, call: HookCall, seconds: float) -> Iterator[di
             }
 
 
-def _alerts_of(access: Access, session: Session) -> AlertSource:
+def _alerts_of(access: Access, session: Session) -> VerbSource:
     """Return the alerts of a session: the room's own where its address is known, else the daemon's."""
     if session.folder:
         raise Invalid("inbox files have no alerts", field="POSTROOM_STORE", hint="name a room there")
     access.choose(session.agent, session.room)
-    alerts: AlertSource
-    alerts = room_source(access) if session.room else SocketSource(session.agent, session.socket, WAITER_PATIENCE)
     gc.freeze()  # a waiter runs for days: what was loaded is never collected
-    return alerts
+    return room_source(access) if session.room else SocketSource(session.agent, session.socket, WAITER_PATIENCE)
 
 
-def _wait(alerts: AlertSource, session: Session, seconds: float) -> Rung | None:
+def _wait(alerts: VerbSource, session: Session, seconds: float) -> Rung | None:
     """Return the alert with which this process is to end, where the host is woken by that; else None."""
     last: list[Rung] = []
 

@@ -80,29 +80,42 @@ class Access(Protocol):
         """Print a line on standard error."""
 
 
-class MailSource(Protocol):
-    """The mail of one agent."""
+class MailSource:
+    """The mail of one agent. What a source does not have, such as agents, alerts or a chipset, stays as here."""
 
-    def register(self, name: str, program: str) -> None: ...
+    def __init__(self, agent: str) -> None:
+        self._agent = agent
+        self._letters: list[ShownLetter] = []
+
+    def register(self, name: str, program: str) -> None:
+        """Register the agent."""
+
     def stay(self) -> None:
         """Record that the agent's session is there."""
 
+    def leave(self) -> None:
+        """Record that it has left."""
+
     def waiting(self) -> tuple[list[ShownLetter], int]:
         """Return some unread letters, the most urgent first, and the number of all."""
+        return self._letters, len(self._letters)
 
     def seen(self) -> tuple[list[ShownLetter], int]:
         """Return some letters that were read and not acknowledged, and the number of all."""
+        return [], 0
 
-    def orders(self, since: float, nonce: str, *, only_new: bool) -> str:
+    def orders(self, since: float, nonce: str, *, only_new: bool) -> str:  # noqa: ARG002 - of a chipset
         """Return the text about the agent's hook and nudge slot in a chipset; empty if there is nothing.
 
         With `only_new`, only what came after `since`.
         """
+        return ""
 
     def asks(self) -> bool:
         """Return whether an unread letter needs action now: it is urgent or of high priority, or it is a task, a
         question about one, or an escalation whose next step is this agent's.
         """
+        return any(letter.priority >= Priority.HIGH for letter in self._letters)
 
     def show(self, count: int, host: str, event: str) -> None:
         """Record that the first `count` of the letters that `waiting` returned were put before a model."""
@@ -113,23 +126,24 @@ class MailSource(Protocol):
         The `left` letters of which it was shown only the number count as alerted, unless more have come since.
         """
 
-    def leave(self) -> None: ...
-
 
 # -- mail that is read by verbs
 
 
-class VerbSource(ABC):
+class VerbSource(MailSource, ABC):
     """The mail of an agent, by verbs. `state` is the state folder of its room, if that is a chipset's."""
 
     def __init__(self, agent: str, state: str = "") -> None:
-        self._agent = agent
+        super().__init__(agent)
         self._state = state
-        self._letters: list[ShownLetter] = []
 
     @abstractmethod
     def call(self, verb: Any, **params: Any) -> Any:
         """Return the result of a verb."""
+
+    @abstractmethod
+    def wait_for_alert(self, way: str, timeout: float, *, may_alert: Callable[[], bool]) -> Rung | None:
+        """Return the next alert as soon as it is due; None when the time is up. `may_alert` is called before."""
 
     def register(self, name: str, program: str) -> None:
         self._call(RegisterAgent, program=program, **({"name": name} if name else {}))
@@ -181,7 +195,7 @@ class VerbSource(ABC):
         )
 
     def asks(self) -> bool:
-        if any(letter.priority >= Priority.HIGH for letter in self._letters):
+        if super().asks():
             return True
         ids = {letter.id for letter in self._letters if letter.kind in _STEP_KINDS}
         steps = self._call(waiting_list.Waiting, mail=False, limit=None).waiting if ids else []
@@ -265,7 +279,6 @@ class SocketSource(VerbSource):
             ) from broken
 
     def wait_for_alert(self, way: str, timeout: float, *, may_alert: Callable[[], bool]) -> Rung | None:
-        """Return the next alert as soon as it is due; None when the time is up. `may_alert` is called before."""
         end, nap = time.monotonic() + timeout, 0.0
         while (left := end - time.monotonic()) > 0:
             try:
@@ -286,7 +299,7 @@ class SocketSource(VerbSource):
 # -- mail in a file
 
 
-class FileSource:
+class FileSource(MailSource):
     """The mail in an agent's inbox.jsonl. Shown letters leave the file, so nothing is shown again.
 
     It holds no agents, sends no alerts and has no chipset. Every program that may write it may write any name into
@@ -294,14 +307,10 @@ class FileSource:
     """
 
     def __init__(self, folder: InboxFolder, agent: str) -> None:
+        super().__init__(agent)
         self._folder = folder
-        self._agent = agent
         self._lines: list[bytes] = []
         self._readable: list[bytes] = []
-        self._letters: list[ShownLetter] = []
-
-    def register(self, name: str, program: str) -> None: ...
-    def stay(self) -> None: ...
 
     def waiting(self) -> tuple[list[ShownLetter], int]:
         self._lines = self._folder.read(self._agent)
@@ -310,22 +319,10 @@ class FileSource:
         self._letters = [shown_entry(entry) for _, entry in read[:MOST]]
         return self._letters, len(read)
 
-    def seen(self) -> tuple[list[ShownLetter], int]:
-        return [], 0
-
-    def orders(self, since: float, nonce: str, *, only_new: bool) -> str:  # noqa: ARG002 - no state folder
-        return ""
-
-    def asks(self) -> bool:
-        return any(letter.priority >= Priority.HIGH for letter in self._letters)
-
     def show(self, count: int, host: str, event: str) -> None:  # noqa: ARG002 - a file does not keep it
         """Remove the letters that were shown, and all lines that are no letters."""
         # Lines that are no letters go, too: else they would be read at every hook.
         self._folder.remove(self._agent, frozenset(self._lines) - frozenset(self._readable[count:]))
-
-    def begin_alerts(self, channel: str, left: int) -> None: ...
-    def leave(self) -> None: ...
 
 
 # -- letters

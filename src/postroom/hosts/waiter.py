@@ -17,7 +17,7 @@ import time
 from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
 from shutil import which
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ..environment import environment, without_host
 from ..errors import Busy, PostroomError
@@ -25,10 +25,11 @@ from . import sessions
 from .sessions import BEAT, BUSY, find, is_alive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from ..model.alert import Rung
     from .sessions import Session
+    from .sources import VerbSource
 
 
 SECONDS = 30.0  # for `codex queue`
@@ -92,16 +93,8 @@ class Over(Exception):
     """The session has ended, or belongs to another agent or process."""
 
 
-class AlertSource(Protocol):
-    """The alerts of one mailbox."""
-
-    def wait_for_alert(self, way: str, timeout: float, *, may_alert: Callable[[], bool]) -> Rung | None: ...
-    def alert_failed(self, way: str, ids: Sequence[str], why: str) -> None: ...
-    def stay(self) -> None: ...
-
-
 def wait(
-    alerts: AlertSource,
+    source: VerbSource,
     session: Session,
     seconds: float,
     ring: Callable[[Rung], bool],
@@ -123,7 +116,7 @@ def wait(
             try:
                 # In pieces of BEAT seconds: in between we see that the session ended, and say that the agent is
                 # still here.
-                rung = alerts.wait_for_alert(session.host, min(left, BEAT), may_alert=may_alert)
+                rung = source.wait_for_alert(session.host, min(left, BEAT), may_alert=may_alert)
             except Busy:  # the mail stays unread; try again later
                 rung = None
                 time.sleep(min(left, AGAIN))
@@ -131,7 +124,7 @@ def wait(
                 return
             _current(session)
             with suppress(PostroomError, OSError):  # the agent is not registered, or the daemon is away
-                alerts.stay()
+                source.stay()
 
 
 def _current(session: Session) -> Session:
