@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from postroom import Room
 from postroom.core import webhooks
-from postroom.core.authorize import OWNER, agent_principal
+from postroom.core.authorize import NOTIFIER, OWNER, agent_principal
 from postroom.core.verb import perform
 from postroom.core.webhooks import DueCall
 from postroom.errors import NotAllowed
@@ -46,7 +46,7 @@ def post(room: Room, subject: str, priority: Any = "normal") -> str:
 
 
 def calls(room: Room, webhook: Webhook) -> list[DueCall]:
-    return list(webhooks.due(room.core, OWNER, webhook).calls)
+    return list(webhooks.due(room.core, NOTIFIER, webhook).calls)
 
 
 def subjects(found: list[DueCall]) -> list[list[str]]:
@@ -54,16 +54,16 @@ def subjects(found: list[DueCall]) -> list[list[str]]:
 
 
 def fail(room: Room, webhook: Webhook, call: DueCall, delay: float = 0, chance: float = 1) -> int:
-    return webhooks.failed(room.core, OWNER, webhook, call, "it answered 500", delay=delay, chance=chance)
+    return webhooks.failed(room.core, NOTIFIER, webhook, call, "it answered 500", delay=delay, chance=chance)
 
 
 def answer(room: Room, webhook: Webhook, call: DueCall) -> None:
     done = webhooks.CallAnswered(agent_id=webhook.mailbox, webhook=webhook, call=call.id)
-    perform(room.core, OWNER, done)
+    perform(room.core, NOTIFIER, done)
 
 
 def resume(room: Room, webhook: Webhook) -> None:
-    webhooks.resume(room.core, OWNER, webhook)
+    webhooks.resume(room.core, NOTIFIER, webhook)
 
 
 def test_what_came_together_is_one_call_and_what_waited_before_is_none(room: Room) -> None:
@@ -286,7 +286,7 @@ def tries_left_after_being_put_off(room: Room, clock: FakeClock, *, was_tried: b
     post(room, "first")
     for _ in range(PLAIN["ring_tries"]):
         for call in calls(room, webhook):
-            webhooks.failed(room.core, OWNER, webhook, call, "wait", delay=0, chance=1, was_tried=was_tried)
+            webhooks.failed(room.core, NOTIFIER, webhook, call, "wait", delay=0, chance=1, was_tried=was_tried)
         clock.advance(100)
     return bool(calls(room, webhook))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,10 @@ from msgspec.structs import replace
 
 import postroom
 from postroom import Invalid, Mailbox, Message, NotAllowed, PostroomError, Room
-from postroom.core import arrivals, people
+from postroom.core import arrivals, people, verb
 from postroom.core import key_file as key_files
 from postroom.core.arrivals import accept
-from postroom.core.authorize import OWNER
+from postroom.core.authorize import NOTIFIER, OWNER, PROVEN
 from postroom.core.key_file import OLD, KeyFile, make_key, public_text
 from postroom.core.people import AddPerson, ListPeople, RemovePerson
 from postroom.core.proof import room_id
@@ -103,12 +105,30 @@ def test_what_a_key_signed_that_was_falsely_added_as_lost_stays_proven(room: Roo
         signing(room, "thief").mailbox("human").send("bob", "more")
 
 
-def test_an_alert_that_somebody_took_leaves_the_persons_mail_waiting(room: Room) -> None:
-    box = room.mailbox("human")  # without a key
-    box.next_alert("exec")
-    room.mailbox("bob").send("human", "Look.", priority="urgent")
-    assert box.next_alert("exec") and not box.next_alert("exec"), "docs/people.md says so"
-    assert [one.what for one in person(room).waiting()] == ["letter"]
+@pytest.mark.parametrize("is_checked", [True, False])
+def test_no_caller_without_the_key_takes_the_alerts_of_a_person(
+    factory: RoomFactory, is_checked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_checked:  # the planted twin
+        monkeypatch.setattr(verb, "PROVEN", PROVEN - {"ring"})
+    room = factory.room(ring_gather=0)
+    taker, watch = room.mailbox("human"), room.acting_as(NOTIFIER).mailbox("human")
+    watch.begin_alerts("exec")
+    letter = room.mailbox("bob").send("human", "Look.", priority="urgent")
+    taken: tuple[Callable[[], object], ...] = (
+        lambda: taker.begin_alerts("exec"),
+        lambda: taker.next_alert("exec", within=60),
+        lambda: taker.wait_for_alert("exec", timeout=0.1),
+        lambda: taker.alert_done("exec", letter.id),
+        lambda: taker.alert_failed("exec", letter.id, "no desktop"),
+    )
+    for take in taken:
+        with pytest.raises(NotAllowed, match="with a person's key") if is_checked else nullcontext():
+            take()
+    assert bool(watch.next_alert("exec")) is is_checked
+    person(room).begin_alerts("lamp", backlog=True)  # with the key, a program of the person's own may
+    with pytest.raises(NotAllowed, match="with a person's key"):
+        room.acting_as(NOTIFIER).mailbox("human").claim()  # what gives alerts settles nothing
 
 
 def test_whom_no_setting_names_is_no_person(factory: RoomFactory) -> None:

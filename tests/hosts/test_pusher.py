@@ -13,7 +13,7 @@ import pytest
 import postroom
 from postroom import Room
 from postroom.core import webhooks
-from postroom.core.authorize import OWNER
+from postroom.core.authorize import NOTIFIER, OWNER
 from postroom.core.verb import perform
 from postroom.errors import StoreBusy
 from postroom.hosts import webhooks as hosts_webhooks
@@ -176,8 +176,8 @@ def test_what_is_put_off_is_called_later_under_its_id(room: Room, receiver: Rece
     core, webhook, made = room.core, added(room, receiver), []
     for _ in range(2):
         post(room)
-        (call,) = [one for one in webhooks.due(core, OWNER, webhook).calls if one.id not in made]
-        webhooks.failed(core, OWNER, webhook, call, "it answered 500", delay=0.5, chance=0)
+        (call,) = [one for one in webhooks.due(core, NOTIFIER, webhook).calls if one.id not in made]
+        webhooks.failed(core, NOTIFIER, webhook, call, "it answered 500", delay=0.5, chance=0)
         made.append(call.id)
     time.sleep(0.5)  # now both are due, however quickly the first of them is found
     receiver.answers.append(Answer(429, {"Retry-After": "1"}))

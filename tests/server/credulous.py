@@ -1,4 +1,4 @@
-"""A post room without the check of people: whoever names a person acts as that person."""
+"""A post room without the checks of people: whoever names a person acts as that person, in any session."""
 
 from __future__ import annotations
 
@@ -14,4 +14,5 @@ def nobody(_core: object, _name: str) -> bool:
 if __name__ == "__main__":
     for module in ("postroom.core.verb", "postroom.core.messages"):
         vars(import_module(module))["is_person"] = nobody
+    vars(import_module("postroom.core.key_file"))["check_no_session"] = lambda *_: None
     entry()

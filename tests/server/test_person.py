@@ -18,7 +18,7 @@ from websockets.sync.client import connect
 
 import postroom
 from postroom import NotAllowed, PostroomError, Room
-from postroom.core import messages, tokens, verb
+from postroom.core import messages, tokens, verb, webhooks
 from postroom.core.authorize import OWNER
 from postroom.core.proof import room_id
 from postroom.core.verb import perform
@@ -65,6 +65,8 @@ def things_wait(room: Room) -> dict[str, tuple[str, dict[str, Any]]]:
         "card": ("register", {"allow_from": ["eve"]}),
         "leave": ("goodbye", {}),
         "shown letter": ("shown", {"ids": letter.id, "host": "claude"}),
+        "taken alert": ("ring", {"way": "exec", "timeout": 0}),
+        "failed alert": ("ring_failed", {"way": "exec", "ids": letter.id, "why": "no desktop"}),
     }
 
 
@@ -298,6 +300,28 @@ def test_no_command_settles_what_waits_for_the_person(tmp_path: Path) -> None:
         code, shown = command(place, tmp_path, "ack", letter, "--as", "human", program="tests.server.credulous")
         assert code == 0, shown
         assert before != waits(room)
+
+
+def test_no_agent_silences_what_notifies_the_person(tmp_path: Path) -> None:
+    """By a command in its session. A watch of the person's own needs no key, and goes on working."""
+    place, watch = tmp_path / "room.db", ("watch", "--once", "--backlog", "--timeout", "1s", "--as")
+    with postroom.open(place, ring_gather=0) as room:
+        room.mailbox("coder").send("human", "Look.")
+        add = webhooks.AddWebhook(url="https://hooks.example.com/", mailbox="human")
+        webhook = perform(room.core, OWNER, add)
+        for words in (
+            (*watch, "human"),
+            (*watch, "ceo"),
+            *(("webhooks", way, webhook.id) for way in ("rotate", "remove")),
+        ):
+            code, shown = command(place, tmp_path, *words, CLAUDECODE="1")
+            assert (code, "inside an agent's session" in shown) == (77, True), shown
+        code, shown = command(place, tmp_path, *watch, "human")
+        assert code == 0 and "coder" in shown, shown
+        room.mailbox("coder").send("human", "Look again.", priority="urgent")
+        taken, _ = command(place, tmp_path, *watch, "human", CLAUDECODE="1", program="tests.server.credulous")
+        assert taken == 0, "where the session is not checked, the agent takes the alert"
+        assert command(place, tmp_path, "webhooks", "remove", webhook.id)[0] == 0
 
 
 def test_a_person_with_a_key_answers_by_command(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_what_fails_is_tried_again_given_up_listed_and_tried_again_when_asked(
         [lost] = room.dead_alerts()
         assert (letter, webhook.way, 2) == (lost.letter.id, lost.way, lost.tries) and "500" in lost.why
         assert "localhost was not called" in daemon.log() and "key=1" not in daemon.log()
-        room.mailbox("human").retry_alerts(way=webhook.way)
+        room.retry_alerts(way=webhook.way)
         post(room, "two")  # whoever rings looks at once
         calls = receiver.wait_for(4)
         ids = [call.id for call in calls]

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from ..core import webhooks
+from ..core.authorize import NOTIFIER
 from ..core.presentation import defuse, escape_json
 from ..environment import environment, without_host
 from ..formats.alerts import TEST, alert_record, letter_record, webhook_call
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..hosts.webhooks import Outcome
+    from ..mailbox import Mailbox
     from ..model.alert import Rung
     from ..model.webhook import Webhook
     from ..room import Room
@@ -159,23 +161,24 @@ def run_watch(context: Context) -> Iterator[Answer]:
     way, timeout = _way(context), context.get("timeout", FOR_EVER)
     if context.get("desktop"):
         desktop.program()  # a missing program is reported before anything begins
-    context.try_out(lambda box: box.begin_alerts(way))
-    if unread := context.mailbox.begin_alerts(way, backlog=bool(context.get("backlog"))):
+    context.try_out(lambda box: box.begin_alerts(way), NOTIFIER)
+    box = context.room.acting_as(context.notifier(context.mailbox.name)).mailbox(context.me)
+    if unread := box.begin_alerts(way, backlog=bool(context.get("backlog"))):
         note(context.call, f"{unread} unread already, which give no alert; with --backlog they do")
     has_alerted = False
     with Ending() as ending:
         try:
-            while rung := _next(context, way, timeout, ending):
+            while rung := _next(context, box, way, timeout, ending):
                 has_alerted = True
-                yield from _ring(context, way, rung, ending)
+                yield from _ring(context, box, way, rung, ending)
                 if context.get("once"):
                     return
                 ending.let_go()
         except KeyboardInterrupt:
             return
     if not has_alerted:
-        unread = context.mailbox.counts()["total"]
-        nothing = {"mailbox": context.mailbox.name, "unread": unread, "letters": [], "failed": None}
+        unread = box.counts()["total"]
+        nothing = {"mailbox": box.name, "unread": unread, "letters": [], "failed": None}
         yield Answer(context.name, nothing, ring, code=NOTHING)
 
 
@@ -195,18 +198,18 @@ def _is_run(context: Context) -> bool:
     return bool(context.get("exec") or context.get("desktop"))
 
 
-def _next(context: Context, way: str, timeout: float, ending: Ending) -> Rung | None:
+def _next(context: Context, box: Mailbox, way: str, timeout: float, ending: Ending) -> Rung | None:
     """Return the next alert. From when it is recorded until it is done, signals are held back."""
     end, within = time.monotonic() + timeout, context.get("limit", LIMIT_SECONDS) + SPARE
     while True:
         left = max(0.0, end - time.monotonic())
-        rung = context.mailbox.wait_for_alert(way, min(left, SLICE), may_alert=ending.hold, within=within)
+        rung = box.wait_for_alert(way, min(left, SLICE), may_alert=ending.hold, within=within)
         if rung is not None or left <= SLICE:
             return rung
         ending.let_go()
 
 
-def _ring(context: Context, way: str, rung: Rung, ending: Ending) -> Iterator[Answer]:
+def _ring(context: Context, box: Mailbox, way: str, rung: Rung, ending: Ending) -> Iterator[Answer]:
     """Run the program or print the line, and record the outcome.
 
     A failed alert is tried again later, and so is one whose outcome was never recorded because this process was
@@ -221,9 +224,9 @@ def _ring(context: Context, way: str, rung: Rung, ending: Ending) -> Iterator[An
             why = None
     finally:
         if why is None:
-            context.mailbox.alert_done(way, rung.ids)
+            box.alert_done(way, rung.ids)
         else:
-            context.mailbox.alert_failed(way, rung.ids, why)
+            box.alert_failed(way, rung.ids, why)
     if _is_run(context):
         code = NOT_NOW if why is not None and context.get("once") else OK
         yield Answer(context.name, alert_record(rung) | {"failed": why}, ring, code=code)
@@ -461,12 +464,13 @@ async def _tried(room: Room, webhook: Webhook) -> Outcome:
     looks=True,
 )
 def run_webhook_rotate(context: Context) -> Answer:
+    _check_caller(context)
     made = context.perform()
     context.note_beside(f"the new secret of {made.id}; it is not shown again")
     return context.answer_with(made)
 
 
-command(
+@command(
     "webhooks remove",
     _ID,
     verb="webhooks.RemoveWebhook",
@@ -477,3 +481,11 @@ command(
     json="removed",
     looks=True,
 )
+def run_webhook_remove(context: Context) -> Answer:
+    _check_caller(context)
+    return context.answer()
+
+
+def _check_caller(context: Context) -> None:
+    """Raise NotAllowed where an agent changes the webhook of a person, who would then not be notified."""
+    context.notifier(context.perform(webhooks.GetWebhook).mailbox)

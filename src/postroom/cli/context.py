@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ..clock import SystemClock
-from ..core.authorize import OWNER
+from ..core.authorize import NOTIFIER, OWNER
 from ..core.core import core_of, open_core
 from ..core.proof import is_person, people_names
 from ..core.verb import perform
@@ -358,12 +358,12 @@ class Context:
 
         return room_of(self.core, self.principal)
 
-    def try_out(self, verb: Callable[[Mailbox], object]) -> None:
+    def try_out(self, verb: Callable[[Mailbox], object], principal: Principal = OWNER) -> None:
         """Where there is no room yet, try in memory first, so that a refused request leaves no empty room behind."""
         if self.is_new_room:
             from ..room import room_of  # noqa: PLC0415 - rare
 
-            verb(room_of(self._core_in_memory(), OWNER).mailbox(self.me))
+            verb(room_of(self._core_in_memory(), principal).mailbox(self.me))
 
     def _core_in_memory(self) -> Core:
         """Return an empty room with these settings that only this process sees."""
@@ -380,20 +380,39 @@ class Context:
         if not name or not is_person(self.core, name):
             return OWNER
         from ..core.key_file import KeyFile, session_mark  # noqa: PLC0415 - for people alone
-        from ..hosts.sessions import session_around_us  # noqa: PLC0415 - as above
 
-        around = session_around_us() if os.path.isdir(state_folder("sessions")) else None
         at_terminal = any(end is not None and end.isatty() for end in (sys.stdin, sys.stdout, sys.stderr))
-        if not (self.settings.human_key or at_terminal or around or session_mark(self.core, name)):
+        if not (self.settings.human_key or at_terminal or self._agent_around or session_mark(self.core, name)):
             return OWNER  # a script without a key: it may send, and answers nothing
         key = KeyFile(
             self.settings.human_key,
             at_terminal=at_terminal,
             ask=_passphrase if at_terminal else None,
             tell=partial(note, self.call),
-            inside=around.agent if around else "",
+            inside=self._agent_around,
         )
         return replace(OWNER, signer=key)
+
+    @cached_property
+    def _agent_around(self) -> str:
+        """The agent in whose session this process runs, whoever is named as the caller; empty if in none."""
+        if not os.path.isdir(state_folder("sessions")):
+            return ""
+        from ..hosts.sessions import session_around_us  # noqa: PLC0415 - only where there are sessions
+
+        session = session_around_us()
+        return session.agent if session else ""
+
+    def notifier(self, mailbox: str) -> Principal:
+        """Return the principal that gives and changes the alerts of a mailbox.
+
+        It needs no key, so that a service can alert a person. Inside an agent's session it is refused for people.
+        """
+        if is_person(self.core, mailbox):
+            from ..core.key_file import check_no_session  # noqa: PLC0415 - for people alone
+
+            check_no_session(self.core, mailbox, self._agent_around)
+        return NOTIFIER
 
     @property
     def _has_caller(self) -> bool:

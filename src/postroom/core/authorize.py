@@ -90,11 +90,11 @@ NEEDS: dict[str, frozenset[str]] = {
     "converse": _SEND,
 }
 
-# What settles or hides mail that waits for a person, or keeps mail from reaching them, as a card that allows
-# nobody: in a person's mailbox it needs that person's proof (`proof`). Reading needs none, and a letter is signed
-# when it is composed.
+# What settles or hides mail that waits for a person, takes an alert of it, or keeps mail from reaching them, as a
+# card that allows nobody: in a person's mailbox it needs that person's proof (`proof`). Reading needs none, and a
+# letter is signed when it is composed.
 _WORK_OF_PERSON = frozenset({"claim", "settle", "revive", "purge", "unsend", "task", "escalations"})
-PROVEN = _WORK_OF_PERSON | {"block", "register", "converse", "show"}
+PROVEN = _WORK_OF_PERSON | {"block", "register", "converse", "show", "ring"}
 
 # Actions in which a caller could pose as the postmaster, and the field that names the agent in each.
 _NAME_FIELD = {"send": "sender", "register": "id", "join": "agent_id"}
@@ -147,6 +147,7 @@ class Principal(Struct, frozen=True):
 
 
 OWNER = Principal("owner", operator=True)
+NOTIFIER = Principal("notifier", operator=True)  # a watch or a webhook: it alerts people without their key
 SOCKET = Principal(OWNER.name, operator=True, heeds_seals=True)  # a caller of the socket without a token
 
 

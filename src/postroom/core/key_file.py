@@ -209,12 +209,12 @@ def session_mark(core: Core, person: str) -> str:
 
 
 def check_no_session(core: Core, person: str, inside: str = "") -> None:
-    """Raise NotAllowed inside an agent's session: there nobody signs for a person."""
+    """Raise NotAllowed inside an agent's session: there nobody acts for a person."""
     mark = session_mark(core, person)
     if mark or inside:
         where, how = (mark, f"{mark} is not set") if mark else (inside, f"no host of {inside} runs")
         hint = f"{ASK_A_PERSON}; a person types in a terminal where {how}"
-        raise NotAllowed(f"nobody signs for {person} inside an agent's session ({where})", hint=hint)
+        raise NotAllowed(f"nobody acts for {person} inside an agent's session ({where})", hint=hint)
 
 
 def read_own(path: str) -> bytes | None:

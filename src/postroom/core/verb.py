@@ -41,7 +41,7 @@ from msgspec import UNSET, Struct
 
 from ..errors import Invalid
 from ..model.names import check_agent, fold
-from .authorize import PROVEN, authorize, phrase_of
+from .authorize import NOTIFIER, PROVEN, authorize, phrase_of
 from .due import do_some
 from .proof import check_person, is_person, own_name, prove_request
 from .validation import check_seconds
@@ -262,7 +262,8 @@ def authorised(core: Core, principal: Principal, request: Runs[T]) -> Callable[[
         principal = prove_request(core, principal, declaration.name, verb.proof)
     for owner in verb.owners(core, principal):
         authorize(principal, declaration.action, owner, reads=not declaration.writes)
-        if declaration.action in PROVEN and declaration.writes and owner is not None and is_person(core, owner):
+        needs_key = declaration.action in PROVEN and (declaration.action, principal) != ("ring", NOTIFIER)
+        if needs_key and declaration.writes and owner is not None and is_person(core, owner):
             check_person(core, principal, owner, phrase_of(declaration.action))
         if declaration.also is not None:
             authorize(principal, declaration.also, owner, reads=not declaration.writes)

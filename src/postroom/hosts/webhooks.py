@@ -30,7 +30,7 @@ from msgspec import Struct
 
 from .. import __version__
 from ..core import webhooks
-from ..core.authorize import OWNER
+from ..core.authorize import NOTIFIER
 from ..core.verb import perform
 from ..errors import Missing, PostroomError
 from ..formats.alerts import webhook_call
@@ -329,7 +329,7 @@ class WebhookWorker:
         outcome = await self._client.call(self.webhook, call.id, body, lambda: self.core.now().wall)
         if outcome.is_rung:
             done = webhooks.CallAnswered(agent_id=self.webhook.mailbox, webhook=self.webhook, call=call.id)
-            await self._executor.run_slow(partial(perform, self.core, OWNER, done))
+            await self._executor.run_slow(partial(perform, self.core, NOTIFIER, done))
             self._executor.counters.rang(self.webhook.id, RUNG)
             return outcome
         await self._fail(call, outcome)
@@ -350,13 +350,13 @@ class WebhookWorker:
         id = self.webhook.id
         with suppress(Missing):  # it was removed meanwhile
             off = webhooks.SwitchWebhook(id=id, off=outcome.problem)
-            self.webhook = await self._executor.run_slow(partial(perform, self.core, OWNER, off))
+            self.webhook = await self._executor.run_slow(partial(perform, self.core, NOTIFIER, off))
             log.warning(
                 "webhook %s is off: %s; if that is over: postroom webhooks test %s", id, outcome.problem, id
             )
 
     async def _run(self, verb: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return await self._executor.run_slow(partial(verb, self.core, OWNER, self.webhook, *args, **kwargs))
+        return await self._executor.run_slow(partial(verb, self.core, NOTIFIER, self.webhook, *args, **kwargs))
 
 
 async def _sleep(notified: asyncio.Event, seconds: float) -> None:
