@@ -146,6 +146,34 @@ def test_whom_no_setting_names_is_no_person(factory: RoomFactory) -> None:
     assert found.mailboxes == ["human", "dana", "erin"] and found.room == room_id(room.core)
 
 
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_whom_the_person_who_was_first_named_is_a_person_for_processes_with_other_settings(
+    factory: RoomFactory, is_noted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also before that person has a key here."""
+    if not is_noted:  # the planted twin
+        monkeypatch.setattr(key_files, "note_people", lambda _core, key: key)
+    room = factory.room(people="erin, dana")
+    person(room).send("bob", "hello")
+    room.mailbox("bob").send("erin", "Look.")
+    other, locked = factory.room(people="mallory"), pytest.raises(NotAllowed, match="with a person's key")
+    with locked if is_noted else nullcontext():
+        other.mailbox("erin").check(peek=True)[0].ack()
+    if not is_noted:
+        return
+    assert perform(other.core, OWNER, ListPeople()).mailboxes == ["human", "mallory", "erin", "dana"]
+    assert [one.what for one in other.mailbox("erin").waiting()] == ["letter"]
+    with pytest.raises(NotAllowed):  # who was not first names nobody
+        signing(other, "mallory").mailbox("mallory").send("bob", "me, too")
+    factory.room().mailbox("mallory").claim()
+    person(factory.room(people="dana")).send("bob", "Erin is an agent now.")
+    assert factory.room().mailbox("erin").claim(), "the person said so"
+    old, new = key_id(key_file().public()), key_file("next").public()
+    perform(room.core, signing(room).principal, AddPerson(person="human", key=new, replaces=old))
+    with locked:
+        factory.room().mailbox("dana").claim()
+
+
 def test_keys_and_proofs_do_not_go_into_an_export_or_a_copy(factory: RoomFactory, tmp_path: Path) -> None:
     room = factory.room()
     person(room).send("bob", "hello")
@@ -204,6 +232,8 @@ def test_a_name_whose_last_key_was_removed_is_no_person_without_the_settings(tmp
         room.core.store.commit([Put(record=gone)])
         with pytest.raises(NotAllowed):
             room.mailbox("coder").claim()
+    with postroom.open(tmp_path / "room.db") as room:
+        person(room).send("bob", "I name nobody here.")
     with postroom.open(tmp_path / "room.db") as room:
         room.mailbox("coder").claim()
 

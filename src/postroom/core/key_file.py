@@ -24,7 +24,7 @@ from ..model.record import PERSON
 from ..model.values import passes
 from .authorize import OWNER
 from .core import values_of
-from .people import AddPerson, introduce, is_renamed, take_over
+from .people import AddPerson, introduce, is_renamed, note_people, take_over
 from .verb import perform
 
 if TYPE_CHECKING:
@@ -69,6 +69,9 @@ class KeyFile:
 
     def key_for(self, core: Core, person: str) -> PersonKey:
         """Return the key as this room knows it. The first key of a person is believed, and shown to everyone."""
+        return note_people(core, self._known_key(core, person))
+
+    def _known_key(self, core: Core, person: str) -> PersonKey:
         check_no_session(core, person, self._inside)
         public = self.public()
         known = values_of(core, PERSON, PersonKey).values()

@@ -21,7 +21,7 @@ from ..model.person import PersonKey, key_id
 from ..model.record import EVERYONE, IDENTITY, PERSON
 from ..policy.limits import people_of
 from ..store.protocol import all_names
-from .core import commit, find_record, put_record, values_of
+from .core import change_record, commit, find_record, put_record, values_of
 from .deliveries import notice
 from .proof import check_person, is_person, room_id
 from .verb import Verb, verb
@@ -53,8 +53,9 @@ class ListPeople(Verb, kw_only=True):
     """Return the people of the room and their public keys, also those that were removed."""
 
     def run(self, core: Core, _principal: Principal) -> People:
-        keys = values_of(core, PERSON, PersonKey).values()
-        return People(room_id(core), people_of(core.limits), sorted(keys, key=lambda key: (key.added_at, key.id)))
+        keys = sorted(values_of(core, PERSON, PersonKey).values(), key=lambda key: (key.added_at, key.id))
+        further = [name for key in keys if key.is_live for name in key.further_people]
+        return People(room_id(core), [*dict.fromkeys((*people_of(core.limits), *further))], keys)
 
 
 @verb("add_person", PersonKey, under="person", action="room", local=True)
@@ -103,8 +104,10 @@ class AddPerson(Verb, kw_only=True):
             if self.lost:
                 _check_lost(core, person, self.key, theirs)
             gone = [key for key in theirs if key.is_live and (self.lost or key.id == self.replaces)]
-            writes = [*_added(core, new), *(_changed(core, replace(key, removed_at=now)) for key in gone)]
-            return [*writes, *_notices(core, person, self._words(person, id, gone))], new
+            further = dict.fromkeys(name for key in gone for name in key.further_people)
+            made = replace(new, further_people=tuple(further))
+            writes = [*_added(core, made), *(_changed(core, replace(key, removed_at=now)) for key in gone)]
+            return [*writes, *_notices(core, person, self._words(person, id, gone))], made
 
         return commit(core, plan)
 
@@ -230,6 +233,22 @@ def take_over(core: Core, key: PersonKey, person: str) -> PersonKey:
     new = replace(key, person=person, formerly=(*key.formerly, key.person))
     words = f"{key.person} is called {person} now, and has the same key {key.id}."
     return commit(core, lambda: ([_changed(core, new), *_notices(core, person, words)], new))
+
+
+def note_people(core: Core, key: PersonKey) -> PersonKey:
+    """Note in the key of the person who was first here whom their settings name as further people.
+
+    From then on these are people for every process, also for one with other settings, before they have a key here.
+    """
+    further = tuple(people_of(core.limits)[1:])
+    if key.further_people == further or not same_name(key.person, _first_person(core)):
+        return key
+
+
+    def noted(now: PersonKey | None) -> PersonKey:
+        return replace(now or key, further_people=further)
+
+    return change_record(core, PERSON, key.id, PersonKey, noted)
 
 
 def introduce(core: Core, person: str, key: str) -> PersonKey:

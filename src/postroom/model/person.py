@@ -42,6 +42,7 @@ class PersonKey(Brief, frozen=True, kw_only=True):
     room: str = ""  # of a person at another system: the room in which they write
     removed_at: datetime | None = None
     formerly: tuple[str, ...] = ()  # former names of the person, whose letters it signed
+    further_people: tuple[str, ...] = ()  # in the settings of the person who was first here, when this key signed
 
     @property
     def is_live(self) -> bool:

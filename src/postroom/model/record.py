@@ -117,8 +117,11 @@ class Cursor(Brief, frozen=True):
 
 
 def names_of_key(value: dict[str, Any]) -> tuple[str, ...]:
-    """Return the names of the person in the value of a record of kind `PERSON`: today's, and former ones.
+    """Return the names of people by the value of a record of kind `PERSON`: of its person, today's and former ones,
+    and of the further people whom that person named.
 
     A removed key has none: a name whose last key was removed counts no more, unless the settings name it.
     """
-    return (value["person"], *value.get("formerly", ())) if value.get("removed_at") is None else ()
+    if value.get("removed_at") is not None:
+        return ()
+    return (value["person"], *value.get("formerly", ()), *value.get("further_people", ()))
