@@ -69,5 +69,5 @@ def test_the_loss_of_any_field_would_be_found(lost: str, monkeypatch: pytest.Mon
 
 def test_the_program_of_a_watch_reads_who_wrote_what() -> None:
     record = alert_record(Rung(mailbox="bob", way="exec", letters=(LETTER,), unread=2))
-    shown = {"id": "1", "from": "ann", "subject": "s", "priority": "high"}
+    shown = {"id": "1", "from": "ann", "subject": "s", "priority": "high", "unproven": False}
     assert {"mailbox": "bob", "unread": 2, "letters": [shown]} == record

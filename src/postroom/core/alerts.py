@@ -38,6 +38,7 @@ from ..store.protocol import Move
 from . import deliveries, inbox
 from .core import change_record, commit, find_record, find_value, put_record
 from .inbox import check_spelling
+from .proof import is_unproven
 from .validation import as_list, check_limit, check_seconds
 from .verb import LOCAL, LONGEST_WAIT, MailboxVerb, verb
 
@@ -222,7 +223,7 @@ def not_new(core: Core, mailbox: str, log: AlertLog, until: int) -> int:
     return min((until, *(_number(f) - 1 for f in core.store.find(held))))
 
 
-def alerted_letters(found: Iterable[Found]) -> tuple[AlertLetter, ...]:
+def alerted_letters(core: Core, found: Iterable[Found]) -> tuple[AlertLetter, ...]:
     """Return these letters as an alert names them: the most urgent first, then the oldest."""
     ordered = sorted(found, key=lambda f: (-f.delivery.priority, _number(f)))
     return tuple(
@@ -231,6 +232,7 @@ def alerted_letters(found: Iterable[Found]) -> tuple[AlertLetter, ...]:
             sender=f.message.sender,
             proven=f.message.proven,
             signed=f.message.proof is not None,
+            unproven=is_unproven(core, f.message),
             subject=f.message.subject,
             thread=f.message.thread,
             priority=f.delivery.priority,
@@ -452,7 +454,7 @@ def _record_alert(
         up_to = min(recipient_alert.up_to, not_new(core, mailbox, log, until))
         log = alerts.record_alert(log, alerted, up_to, recipient_alert.number, moment, core.limits, within=within)
         ring = Alert(at=moment.wall, way=way, telling=recipient_alert.number)
-        letters = alerted_letters(seen.found[id] for id in ids)
+        letters = alerted_letters(core, [seen.found[id] for id in ids])
         return [
             put_log(mailbox, way, alerts.forget(log, seen.settled), held),
             put_recipient(mailbox, after, recipient),
@@ -589,7 +591,7 @@ def _unread_dead(core: Core, mailbox: str | None, logs: Iterable[AlertLog]) -> d
     ids = tuple({id for log in logs for id in log.dead})
     query = Query(mailbox=mailbox, message_ids=ids, states=(State.UNREAD,), unread_only=True, order="age")
     found = core.store.find(query) if ids else []
-    return {(f.delivery.mailbox, f.message.id): letter for f in found for letter in alerted_letters([f])}
+    return {(f.delivery.mailbox, f.message.id): letter for f in found for letter in alerted_letters(core, [f])}
 
 
 # -- rates: do alerts help? A sample of the newest audited letters, so a room of a million letters answers quickly

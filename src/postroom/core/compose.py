@@ -155,7 +155,7 @@ def compose(core: Core, draft: Draft, now: datetime) -> Message:
         fields["expires_at"] = check_when(draft.expires, "expires", now)
     to, body = draft.to, draft.body
     # The usual letter: one recipient, whose mailbox is called as it is written, and text.
-    is_to_one = type(to) is str and draft.cc is None and draft.bcc is None and fold(to) not in core.with_keys.names
+    is_to_one = type(to) is str and draft.cc is None and draft.bcc is None and fold(to) not in core.people.names
     is_text = type(body) is str and draft.data is None
     return Message(
         id=core.new_id(sender) if draft.letter_id is None else check_id(draft.letter_id, "id"),

@@ -79,7 +79,7 @@ class NextLook:
         self.deadlines: dict[str, datetime] = {}  # of tasks, by the ids of the letters that opened them
 
 
-class WithKeys:
+class KnownPeople:
     """The folded names of people: by the settings, and of those whose keys the room holds (`proof`)."""
 
     def __init__(self, names: frozenset[str] = PEOPLE) -> None:
@@ -108,7 +108,7 @@ class Core(Struct, frozen=True):
     default_scope: str = DEFAULT_SCOPE  # of letters by programs of agent-inbox that name none
     rates: SenderRates = field(default_factory=SenderRates)
     next_look: NextLook = field(default_factory=NextLook)
-    with_keys: WithKeys = field(default_factory=WithKeys)
+    people: KnownPeople = field(default_factory=KnownPeople)
     letter_count: LetterCount = field(default_factory=LetterCount)
 
     def now(self) -> Moment:
@@ -128,7 +128,7 @@ def core_of(store: Store, settings: Settings, clock: Clock | None = None, ids: I
         ids or RandomIds(),
         file_root=settings.file_root,
         system=settings.system,
-        with_keys=WithKeys(frozenset(map(fold, (*PEOPLE, *people_of(settings))))),
+        people=KnownPeople(frozenset(map(fold, (*PEOPLE, *people_of(settings))))),
     )
 
 

@@ -244,7 +244,6 @@ def note_people(core: Core, key: PersonKey) -> PersonKey:
     if key.further_people == further or not same_name(key.person, _first_person(core)):
         return key
 
-
     def noted(now: PersonKey | None) -> PersonKey:
         return replace(now or key, further_people=further)
 

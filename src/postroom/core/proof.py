@@ -64,13 +64,13 @@ def is_person(core: Core, name: str) -> bool:
 
     The keys count, so that no process can make a person an agent by other settings.
     """
-    known = core.with_keys
+    known = core.people
     return fold(name) in (known.names if monotonic() < known.look_at else people_names(core))
 
 
 def people_names(core: Core) -> frozenset[str]:
     """Return the folded names of the mailboxes of people, as they were a second ago or later."""
-    known, now = core.with_keys, monotonic()
+    known, now = core.people, monotonic()
     if now >= known.look_at:
         keys = [name for record in core.store.records(PERSON) for name in names_of_key(record.value)]
         known.names = frozenset(map(fold, (*PEOPLE, *people_of(core.limits), *keys)))
@@ -83,7 +83,7 @@ def own_name(core: Core, name: str) -> str:
 
     A person's mailbox has several names, and nobody takes one of them by spelling it in another way.
     """
-    if fold(name) not in core.with_keys.names:
+    if fold(name) not in core.people.names:
         return name
     wanted = meant(name, core.limits.human)
     wanted = next((one for one in people_of(core.limits) if same_name(one, wanted)), wanted)
@@ -131,7 +131,7 @@ def sign_letter(core: Core, principal: Principal, message: Message) -> Message:
         return replace(message, proof=Proof(key=key.id, signature=signature, room=room_id(core)))
     if message.in_reply_to is not None:
         raise NotAllowed(f"only {sender} may answer in this name, with a person's key", hint=HINT)
-    return message
+    return replace(message, proven=False)  # a token proves no person
 
 
 def _is_proven(principal: Principal, mailbox: str) -> bool:

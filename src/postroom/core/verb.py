@@ -170,7 +170,7 @@ class MailboxVerb(Verb, kw_only=True):
 def checked_mailbox(core: Core, name: Any) -> str:
     """Return the mailbox that a name stands for: the human's has several."""
     checked = check_agent(name, "mailbox")
-    return own_name(core, checked) if fold(checked) in core.with_keys.names else checked
+    return own_name(core, checked) if fold(checked) in core.people.names else checked
 
 
 class Runs(Protocol[R_co]):

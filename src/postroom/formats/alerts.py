@@ -30,6 +30,7 @@ def letter_record(letter: AlertLetter) -> dict[str, Any]:
         "from": letter.sender,
         "subject": letter.subject,
         "priority": letter.priority.name.lower(),
+        "unproven": letter.unproven,
     }
 
 
@@ -57,7 +58,8 @@ def _call_record(letter: AlertLetter) -> dict[str, Any]:
     return {
         "id": letter.id,
         "from": letter.sender,
-        "verified": letter.proven,
+        "verified": letter.proven and not letter.unproven,
+        "unproven": letter.unproven,
         "subject": letter.subject[:LONGEST_SUBJECT],
         "priority": letter.priority.name.lower(),
         "thread": letter.thread,

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from ..core.threads import type_of
 from ..model.codec import to_plain
 from ..model.message import DEFAULT_SCOPE
-from ..model.names import fold
+from ..model.names import PEOPLE, fold
 from ..model.thread import ENDS, Participant, conversation_of, thread_of
 from .inbox import MessageRecord, message_record, milliseconds, present
 from .mail import conversation_record, seat_record, thread_record, turn_record
@@ -37,7 +37,7 @@ from .map import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from ..core.conversations import View
     from ..model.delivery import Delivery
@@ -144,9 +144,9 @@ def delivered_event(event: Event, mailbox: str, type: str) -> Event:
     return replace(event, id=f"{event.number}-{DELIVERED}", type=type, data=data, in_map={})
 
 
-def delivered_data(message: Message, agent: str) -> dict[str, Any]:
+def delivered_data(message: Message, agent: str, people: Collection[str] = PEOPLE) -> dict[str, Any]:
     """Return the data of MAP's event that an agent has received a letter."""
-    letter = map_letter(message)
+    letter = map_letter(message, people)
     meta = letter.get("meta") or {}
     data: dict[str, Any] = {"messageId": message.id, "agentId": agent, "deliveredTo": [agent]}
     data |= {"from": message.sender, "timestamp": letter["timestamp"], "message": letter}
@@ -199,7 +199,12 @@ def event_params(event: Event) -> dict[str, Any]:
 
 
 def letter_events(
-    number: int, message: Message, deliveries: Sequence[Delivery], reader: str | None, role: str | None
+    number: int,
+    message: Message,
+    deliveries: Sequence[Delivery],
+    reader: str | None,
+    role: str | None,
+    people: Collection[str] = PEOPLE,
 ) -> Iterator[Event]:
     """Yield the events of a letter as `reader` may see it; None is an operator. `role`: of its sender."""
     record = message_record(message, deliveries, reader)
@@ -223,13 +228,13 @@ def letter_events(
         metadata=message.metadata,
         role=role,
     )
-    yield replace(event, in_map=_map_fields(message))
+    yield replace(event, in_map=_map_fields(message, people))
     turn = turn_record(message)
     yield replace(event, id=f"{number}-{TURN_ADDED}", type=TURN_ADDED, data=turn | {"turn": turn})
 
 
-def _map_fields(message: Message) -> dict[str, Any]:
-    letter = map_letter(message)
+def _map_fields(message: Message, people: Collection[str]) -> dict[str, Any]:
+    letter = map_letter(message, people)
     return {word: letter[word] for word in ("from", "to", "timestamp")} | present(
         messageId=message.id,
         priority=message.priority.name.lower(),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, ValidationError
 
+from ..core.presentation import persons_notice
 from ..errors import (
     Busy,
     Conflict,
@@ -31,7 +32,7 @@ from ..errors import (
 from ..model.agent import MAP_STATES, Warmth, map_fields, parent_of
 from ..model.codec import blake2b, convert, encode, to_plain
 from ..model.message import MAP_NOTE, content_of, is_any, is_broadcast, is_typed, payload_to_parts
-from ..model.names import BROADCAST, check_id, check_scope
+from ..model.names import BROADCAST, PEOPLE, check_id, check_scope
 from ..model.thread import conversation_of, letter_of_turn
 from ..model.values import check_label, check_line
 from .errors import (
@@ -49,7 +50,7 @@ from .errors import details as all_details
 from .inbox import milliseconds, present
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from ..model.agent import Agent, Card, ScopeCard
     from ..model.message import Message
@@ -323,11 +324,11 @@ def answered(params: dict[str, Any]) -> str | None:
     return _valid_or_none(lambda: check_id(letter_of_turn(value), "in_reply_to"))
 
 
-def map_letter(message: Message) -> dict[str, Any]:
-    """Return the `message` of a `map/message`."""
+def map_letter(message: Message, people: Collection[str] = PEOPLE) -> dict[str, Any]:
+    """Return the `message` of a `map/message`; `people` holds the folded names of people, whose letters say so."""
     note = note_of(message)
     if note is None:
-        return map_message(message)
+        return map_message(message, people)
     plain: dict[str, Any] = {
         "id": message.id,
         "from": message.sender,
@@ -338,10 +339,11 @@ def map_letter(message: Message) -> dict[str, Any]:
         plain["payload"] = payload_of(message, note.shape)
     if note.has_meta:
         plain["meta"] = message.metadata
-    return plain
+    # Beside `meta`, in which the sender writes what it likes.
+    return plain | present(notice=persons_notice(message, people))
 
 
-def map_message(message: Message) -> dict[str, Any]:
+def map_message(message: Message, people: Collection[str] = PEOPLE) -> dict[str, Any]:
     """Return any letter as a MAP message, in words that clients of agent-inbox know, too."""
     meta = present(
         messageId=message.id,
@@ -361,7 +363,7 @@ def map_message(message: Message) -> dict[str, Any]:
         "payload": content_of(message.parts),
         "timestamp": milliseconds(message.created_at),
         "meta": meta,
-    }
+    } | present(notice=persons_notice(message, people))
 
 
 def _shown_to(message: Message) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from ..core.presentation import UNPROVEN_NOTICE, USERS_NOTICE, notice_of
+from ..core.presentation import UNPROVEN_NOTICE, persons_notice
 from ..errors import Invalid
 from ..model.codec import to_plain
 from ..model.message import content_of, is_typed, payload_to_parts
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 def record(letter: Message, *, people: Collection[str] = PEOPLE, **more: Any) -> dict[str, Any]:
     """Return a letter as a model gets it. `people` are the folded names of people, whose letters say so first."""
-    notice = notice_of(letter, people)
+    notice = persons_notice(letter, people)
     return _without_empty(
         {
-            "notice": notice if notice in {USERS_NOTICE, UNPROVEN_NOTICE} else None,
+            "notice": notice,
             "id": letter.id,
             "from": letter.sender,
             "verified": (letter.proven and notice != UNPROVEN_NOTICE) or None,  # left out if it is not

@@ -19,6 +19,7 @@ from ..clock import SystemClock
 from ..environment import state_folder, variable, whole_path
 from ..errors import Busy, Invalid, Missing, StoreFailing
 from ..model.names import HUMAN, check_agent, fold
+from ..policy.limits import people_of
 from . import sessions
 from .agent_names import plain, settle
 from .dialects import DIALECTS, END, PROMPT, START, STOP
@@ -99,7 +100,7 @@ def _shown_mail(access: Access, source: MailSource, now: datetime, longest: int)
 def _agent_inbox_source(access: Access, agent: str, socket: str, folder: str) -> MailSource:
     access.choose(agent)
     if folder:
-        return FileSource(InboxFolder(folder), agent)
+        return FileSource(InboxFolder(folder), agent, people_of(access.settings))
     if socket and daemon_answers(socket, is_room_named=bool(variable("POSTROOM_STORE"))):
         return SocketSource(agent, socket)
     return room_source(access)

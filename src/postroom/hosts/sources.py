@@ -32,6 +32,7 @@ from ..model.codec import encode
 from ..model.message import Priority, content_of, origin_of, origin_word
 from ..model.names import PEOPLE, check_agent, fold
 from ..model.task import ESCALATION, TASK, TASK_UPDATE
+from ..policy.limits import people_of
 from ..server.inbox_actions import RegisterAgent
 from .inbox_files import InboxFolder
 from .quick import exchange, may_have_nudge, may_have_work, state_of
@@ -192,6 +193,7 @@ class VerbSource(MailSource, ABC):
             None if item is None else item.to_dict(),
             None if nudge is None else nudge.to_dict(),
             nonce,
+            PEOPLE if nudge is None else self.people(),
         )
 
     def asks(self) -> bool:
@@ -306,9 +308,10 @@ class FileSource(MailSource):
     it, so all senders are unverified.
     """
 
-    def __init__(self, folder: InboxFolder, agent: str) -> None:
+    def __init__(self, folder: InboxFolder, agent: str, people: Sequence[str] = ()) -> None:
         super().__init__(agent)
         self._folder = folder
+        self._people = {*PEOPLE, *map(fold, people)}
         self._lines: list[bytes] = []
         self._readable: list[bytes] = []
 
@@ -316,7 +319,7 @@ class FileSource(MailSource):
         self._lines = self._folder.read(self._agent)
         read = [(line, entry) for line in self._lines if (entry := read_line(line)) is not None]
         self._readable = [line for line, _ in read]
-        self._letters = [shown_entry(entry) for _, entry in read[:MOST]]
+        self._letters = [shown_entry(entry, self._people) for _, entry in read[:MOST]]
         return self._letters, len(read)
 
     def show(self, count: int, host: str, event: str) -> None:  # noqa: ARG002 - a file does not keep it
@@ -347,10 +350,10 @@ def _shown(found: Found, people: Collection[str]) -> ShownLetter:
     )
 
 
-def shown_entry(entry: InboxLine) -> ShownLetter:
+def shown_entry(entry: InboxLine, people: Collection[str] = PEOPLE) -> ShownLetter:
     """Return a letter of a file, in which any program may write any name."""
-    origin = f"{entry.sender} ({origin_word(entry.sender, proven=False)})"
-    return ShownLetter(origin=origin, notice=notice_of_sender(entry.sender), **asdict(entry))
+    origin = f"{entry.sender} ({origin_word(entry.sender, proven=False, people=people)})"
+    return ShownLetter(origin=origin, notice=notice_of_sender(entry.sender, people), **asdict(entry))
 
 
 # -- the source of a session
@@ -378,7 +381,7 @@ def source_of(access: Access, session: Session, *, is_new: bool = False) -> Mail
     if session.socket and (is_new or daemon_answers(session.socket, is_room_named=bool(session.room))):
         return SocketSource(session.agent, session.socket)
     if session.folder:
-        return FileSource(InboxFolder(session.folder), session.agent)
+        return FileSource(InboxFolder(session.folder), session.agent, people_of(access.settings))
     if not is_new:
         access.choose(session.agent, session.room)
     return room_source(access)

@@ -19,15 +19,16 @@ from msgspec.structs import replace
 from ..core import presentation
 from ..formats.inbox import InboxLine
 from ..model.codec import encode
-from ..model.message import Priority, origin_word
+from ..model.message import UNPROVEN, Priority, origin_word
+from ..model.names import PEOPLE
 from ..model.task import OVER, TASK, TASK_KINDS, TASK_UPDATE
 from .dialects import BETWEEN, MARK, START, STOP
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
-    from ..model.alert import Rung
+    from ..model.alert import AlertLetter, Rung
     from .dialects import Dialect
     from .sessions import Session
     from .sources import MailSource
@@ -95,7 +96,7 @@ def shown(letters: Sequence[ShownLetter], total: int, now: datetime, nonce: str,
     room = BUDGET - len(head) - 100
     for letter in letters:
         # agent-inbox knows neither kinds nor origins; a person's mail says how it is known all the same.
-        is_persons = letter.notice in {presentation.USERS_NOTICE, presentation.UNPROVEN_NOTICE}
+        is_persons = letter.notice in presentation.NOTICES_OF_PEOPLE
         origin = letter.origin if is_persons else letter.sender
         plain = replace(letter, origin=origin, kind="")
         piece = _letter(plain, now, nonce, longest)
@@ -155,10 +156,16 @@ def again(letters: Sequence[ShownLetter], total: int, agent: str, budget: int) -
     return "".join([head, *fitting, _more(total - len(fitting))])
 
 
-def orders(agent: str, item: Mapping[str, Any] | None, nudge: Mapping[str, Any] | None, nonce: str) -> str:
+def orders(
+    agent: str,
+    item: Mapping[str, Any] | None,
+    nudge: Mapping[str, Any] | None,
+    nonce: str,
+    people: Collection[str] = PEOPLE,
+) -> str:
     """Return the orders of a chipset for an agent: work on its hook that is not started, and an unhandled nudge.
 
-    The arguments are the fields of the chipset's files.
+    These are the fields of the chipset's files; `people` holds the folded names of people.
     """
     pieces = []
     if item is not None:
@@ -168,7 +175,10 @@ def orders(agent: str, item: Mapping[str, Any] | None, nudge: Mapping[str, Any] 
     if nudge is not None:
         what, sender = _words(nudge["type"]).replace("_", " "), _words(nudge["from"])
         how = "" if nudge["type"] == "nudge_response" else _ANSWER if nudge["requires_response"] else _HANDLE
-        word, notice = origin_word(sender, proven=False), presentation.notice_of_sender(sender)
+        word, notice = (
+            origin_word(sender, proven=False, people=people),
+            presentation.notice_of_sender(sender, people),
+        )
         text = presentation.fence(nudge["message"], nonce, _LONGEST_NUDGE, notice=notice) + "\n"
         text = text if nudge["message"] else ""
         pieces.append(f"{MARK}nudge for {agent} from {sender} ({word}): {what}.\n{text}{how}")
@@ -180,7 +190,7 @@ def ring(rung: Rung) -> str:
     head = f"{MARK}new mail for {rung.mailbox}; {_count(rung.unread, 'letter')} unread.\n"
     lines = [
         _pointer(
-            f"{one.sender} ({origin_word(one.sender, proven=one.proven, signed=one.signed)})",
+            f"{one.sender} ({_origin_word(one)})",
             one.subject,
             one.id,
             _markers("", one.priority.name.lower()),
@@ -188,6 +198,10 @@ def ring(rung: Rung) -> str:
         for one in rung.letters
     ]
     return "".join([head, *lines[:MOST_POINTERS], _more(len(lines) - MOST_POINTERS), _READ])
+
+
+def _origin_word(letter: AlertLetter) -> str:
+    return UNPROVEN if letter.unproven else origin_word(letter.sender, proven=letter.proven, signed=letter.signed)
 
 
 def ring_in_public(rung: Rung) -> str:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core import inbox, work
+from ..core.proof import people_names
 from ..core.verb import perform, seconds_to_sleep
 from ..errors import NotAllowed, PostroomError
 from ..formats.map import MESSAGE, map_letter
@@ -162,14 +163,14 @@ class AgentDelivery:
             return True
         while (free := WINDOW - len(self._pending)) > 0:
             self._settled_since.clear()
-            found = await self._executor.submit(partial(self._unread, self._principal()))
+            found, people = await self._executor.submit(partial(self._unread, self._principal()))
             # The read began before some receipts were written, so it may show letters that are done by now.
             known = self._pending.keys() | self._settled_since
             fresh = [one for one in found if one.message.id not in known][:free]
             for one in fresh:
                 # As the agent may see it: a bcc recipient learns of no other (G8).
                 number = self._push(
-                    notification(MESSAGE, {"message": map_letter(one.message.seen_by(self._agent))})
+                    notification(MESSAGE, {"message": map_letter(one.message.seen_by(self._agent), people)})
                 )
                 if not number:
                     return True
@@ -178,6 +179,6 @@ class AgentDelivery:
                 return False
         return True
 
-    def _unread(self, principal: Principal) -> list[Found]:
+    def _unread(self, principal: Principal) -> tuple[list[Found], frozenset[str]]:
         check = inbox.Check(agent_id=self._agent, limit=WINDOW, peek=True)
-        return perform(self._core, principal, check).letters
+        return perform(self._core, principal, check).letters, people_names(self._core)

@@ -127,7 +127,7 @@ class AgentEvents:
         """Publish that an agent has received a letter, to both of them and to operators."""
         if not self._broker.has_subscribers:
             return
-        data = delivered_data(message.seen_by(agent), agent)
+        data = delivered_data(message.seen_by(agent), agent, self.core.people.names)
         self._publish(
             MESSAGE_DELIVERED, data, message.sender, scope=message.scope, parties=(message.sender, agent)
         )

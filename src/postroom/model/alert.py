@@ -111,6 +111,7 @@ class AlertLetter(Brief, frozen=True, kw_only=True):
     priority: Priority
     proven: bool = False  # the sender showed a token
     signed: bool = False  # the sender is a person, who signed it
+    unproven: bool = False  # it is in a person's name, without proof
 
 
 class Rung(Brief, frozen=True, kw_only=True):

@@ -252,7 +252,7 @@ class Message(Brief, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     @property
     def origin(self) -> str:
-        """The sender, and whether it is verified."""
+        """The sender, and whether it is verified. A further person, whom only the room knows, is `unverified`."""
         return origin_of(self)
 
     def seen_by(self, mailbox: str | None) -> Message:

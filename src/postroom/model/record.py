@@ -117,8 +117,9 @@ class Cursor(Brief, frozen=True):
 
 
 def names_of_key(value: dict[str, Any]) -> tuple[str, ...]:
-    """Return the names of people by the value of a record of kind `PERSON`: of its person, today's and former ones,
-    and of the further people whom that person named.
+    """Return the names of people in the value of a record of kind `PERSON`.
+
+    They are those of its person, today's and former ones, and of the further people whom that person named.
 
     A removed key has none: a name whose last key was removed counts no more, unless the settings name it.
     """

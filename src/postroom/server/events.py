@@ -24,6 +24,7 @@ from ..core import conversations, tokens
 from ..core.core import find_record
 from ..core.deliveries import deliveries_of
 from ..core.names import current_name, is_sent_by, seen_by
+from ..core.proof import people_names
 from ..core.validation import as_list
 from ..core.verb import perform, snake
 from ..errors import Invalid, Missing
@@ -131,7 +132,8 @@ def _events_of_letter(principal: Principal, change: Change, loaded: LoadedChange
     sent = change.what == "posted" and (reader is None or is_sent_by(loaded.core, message, reader))
     if sent or any(d.mailbox == reader and not d.is_hidden for d in came):
         shown = seen_by(loaded.core, message, reader)
-        yield from letter_events(change.number, shown, deliveries, reader, loaded.role(message.sender))
+        people, role = people_names(loaded.core), loaded.role(message.sender)
+        yield from letter_events(change.number, shown, deliveries, reader, role, people)
 
 
 def _is_delivered_by(delivery: Delivery, change: Change) -> bool:

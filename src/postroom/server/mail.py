@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from ..core import conversations
 from ..core import threads as core_threads
 from ..core.conversations import turn_in
+from ..core.proof import people_names
 from ..core.threads import TurnFilter
 from ..core.validation import as_list, check_count
 from ..core.verb import perform, set_parameters, snake, verb
@@ -535,8 +536,9 @@ class Recent(ForeignVerb, kw_only=True):
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
         recent = conversations.RecentLetters(scope=self.scope, limit=limit_of(self.limit))
         letters = perform(core, principal, recent).letters[::-1]
+        people = people_names(core)
         return {
-            "messages": [map_message(letter) for letter in letters],
+            "messages": [map_message(letter, people) for letter in letters],
             "turns": [turn_record(letter) for letter in letters],
         }
 
