@@ -16,7 +16,7 @@ from postroom.chipset import Chipset
 from postroom.cli.command import command_of
 from postroom.cli.help import WIDEST, manual
 from postroom.cli.table import EVERYDAY, FORMER, GROUPS
-from postroom.core import invitations, peers, tokens, webhooks
+from postroom.core import peers, tokens, webhooks
 from postroom.core.key_file import KeyFile
 from postroom.core.people import AddPerson
 from postroom.core.verb import perform
@@ -224,8 +224,8 @@ def prepare_mail_management(shell: Shell, room: postroom.Room) -> None:
     perform(room.core, room.principal, peers.AddPeer(system="paris", fields={}))
     (shell.home / "rome.token").write_text("prp_from-rome\n", encoding="utf-8")
     address = "wss://mail.example.com:4650/map"
-    said = invitations.Content(system="rome", guest=room.system, url=address, token="prp_from-rome")  # noqa: S106
-    (shell.home / "invitation").write_text(invitations.write_invitation(said), encoding="utf-8")
+    said = peers.Invitation(system="rome", guest=room.system, url=address, token="prp_from-rome")  # noqa: S106
+    (shell.home / "invitation").write_text(peers.write_invitation(said), encoding="utf-8")
     url = "http://127.0.0.1:1024/"  # where nobody listens
     webhook = perform(room.core, room.principal, webhooks.AddWebhook(url=url, mailbox="human", allow_private=True))
     shell.environment["WEBHOOK_ID"] = webhook.id

@@ -10,8 +10,7 @@ from postroom import Invalid, NotAllowed, Room, UnknownMessage
 from postroom.core.authorize import agent_principal
 from postroom.core.dead import Dead, DeadGroup, GroupDead, PurgeDead, ReviveAll
 from postroom.core.queues import ListQueues
-from postroom.core.search import Search
-from postroom.core.summaries import LONGEST, ListLetters
+from postroom.core.search import LONGEST, ListLetters, Search
 from postroom.core.tasks import ListTasks
 from postroom.core.verb import perform
 from postroom.core.work import Ack

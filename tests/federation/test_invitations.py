@@ -10,7 +10,7 @@ import pytest
 
 import postroom
 from postroom import Room
-from postroom.core import invitations, peers
+from postroom.core import peers
 from postroom.core.authorize import OWNER
 from postroom.core.verb import perform
 from postroom.errors import Conflict, Invalid
@@ -79,7 +79,7 @@ def test_inviting_again_makes_another_token_and_ends_the_old_one_when_it_is_used
     paris.serve()
     rome.is_linked("paris")
     with pytest.raises(postroom.NotAllowed):
-        peers.proven_peer(rome.room.core, "paris", invitations.read_invitation(first).token)
+        peers.proven_peer(rome.room.core, "paris", peers.read_invitation(first).token)
 
 
 # -- by itself
@@ -90,12 +90,12 @@ def room(name: str = "") -> Room:
 
 
 def invite(at: Room, guest: str, url: str = URL, pin: str = PIN) -> str:
-    made = perform(at.core, OWNER, invitations.InvitePeer(system=guest, url=url, pin=pin))
+    made = perform(at.core, OWNER, peers.InvitePeer(system=guest, url=url, pin=pin))
     return made.invitation
 
 
-def join(at: Room, text: str) -> invitations.Joined:
-    return perform(at.core, OWNER, invitations.JoinPeer(invitation=text))
+def join(at: Room, text: str) -> peers.Joined:
+    return perform(at.core, OWNER, peers.JoinPeer(invitation=text))
 
 
 def test_a_room_without_a_name_takes_the_one_by_which_it_is_invited() -> None:
@@ -123,7 +123,7 @@ def tampered(text: str) -> Iterator[str]:
     yield f"{prefix}.{body[:-1]}{'A' if body[-1] != 'A' else 'B'}.{checksum}"
     yield f"{prefix}.\udcff.{checksum}"
     for wrong in (other, no_text, "%%%", "é"):
-        yield f"{prefix}.{wrong}.{invitations.checksum_of(wrong)}"
+        yield f"{prefix}.{wrong}.{peers.checksum_of(wrong)}"
 
 
 def test_a_string_that_was_changed_is_refused_and_the_room_takes_no_name() -> None:
@@ -132,8 +132,8 @@ def test_a_string_that_was_changed_is_refused_and_the_room_takes_no_name() -> No
             with pytest.raises(Invalid) as refused:
                 join(paris, text)
             assert "invitation" == refused.value.field
-        forged = invitations.write_invitation(
-            invitations.Content(system="rome", guest="paris", url="ws://rome.example/map", token="t" * 20)
+        forged = peers.write_invitation(
+            peers.Invitation(system="rome", guest="paris", url="ws://rome.example/map", token="t" * 20)
         )
         with pytest.raises(Invalid, match="TLS"):  # whatever its checksum is, no token goes in the clear
             join(paris, forged)
@@ -152,7 +152,7 @@ def test_a_new_invitation_takes_the_place_of_the_old_one() -> None:
         first = join(paris, invite(rome, "paris")).peer.token
         again = invite(rome, "paris", URL, "")
         assert not join(paris, again).peer.pin
-        second = invitations.read_invitation(again).token
+        second = peers.read_invitation(again).token
         assert first != second == peers.known_peer(paris.core, "rome").token
         for token in (first, second):  # the old one until the new one is used
             peers.proven_peer(rome.core, "paris", token)

@@ -278,7 +278,7 @@ def _alert(peer: Mapping[str, Any]) -> str:
     " good for that one system; inviting it again makes another token, and the old one is good until the new one"
     " was used, or for a day. What the peer may do is changed by postroom peers add.",
     examples=(("postroom peers invite paris --url wss://mail.example.com:4650", "it joins by what is printed"),),
-    verb="invitations.InvitePeer",
+    verb="peers.InvitePeer",
     without=("pin",),
     view=secret("invitation", invited),
     json="invitation peer url",
@@ -324,7 +324,7 @@ def _our_address(context: Context) -> tuple[str, str]:
     " invitation again changes nothing; on a third system it would take the place of this one, so keep it secret."
     " A running daemon calls the new peer at once.",
     examples=(("postroom peers join < invitation", "needs postroom serve to carry the mail"),),
-    verb="invitations.JoinPeer",
+    verb="peers.JoinPeer",
     shape=lambda _, found: {"peer": plain(found.peer), "system": found.system, "changed": found.is_new},
     view=joined,
     json="peer system changed",

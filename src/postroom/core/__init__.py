@@ -15,7 +15,7 @@ limits, clock, ids): it asks policy, then commits. Nothing here knows sockets, t
     templates       letters written beforehand, with places to fill in
     round_trip      ask: send a request, wait for its answer
     inbox           check, read, counts, wait
-    search          messages by their words, by sender, by the beginning of an id
+    search          messages by their words, by sender, by the beginning of an id; lists of them in short
     presentation    messages as text for prompts, fenced
     deliveries      moving deliveries; notices and bounces
     folders         folders and files of a room in mail folders
@@ -32,8 +32,7 @@ limits, clock, ids): it asks policy, then commits. Nothing here knows sockets, t
     webhooks        the URLs to call when mail waits
     outbox          mail for other systems, and whether anything carries it there now
     arrivals        mail from other systems
-    peers           other systems: the allow list, proof of identity, mounted folders
-    invitations     the one string by which another system joins
+    peers           other systems: the allow list, proof of identity, mounted folders, invitations
     transfer        copy from one room into another
     portable        export and import of a room; backups
     retention       what the janitor does: leases, expiry, archive, retention

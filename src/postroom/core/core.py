@@ -88,7 +88,7 @@ class KnownPeople:
 
 
 class LetterCount:
-    """How many letters the room had when this process last counted them (`summaries`)."""
+    """How many letters the room had when this process last counted them (`search`)."""
 
     def __init__(self) -> None:
         self.recount_at = 0.0  # by the monotonic clock

@@ -1,4 +1,4 @@
-"""Peers: the other systems that may exchange mail with this room, how they prove themselves, and our own name.
+"""Peers: the other systems that may exchange mail with this room, their proofs, invitations, and our own name.
 
 The peers are the allow list: a system that is not among them is refused. A peer proves itself by a token that was
 made here, shown once and kept as a hash, or by a certificate, which is pinned. The token that this room shows to a
@@ -12,16 +12,18 @@ not yet announced to any other system, is replaced by that.
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import BadStore, Conflict, Invalid, Missing, NameTaken, NotAllowed
-from ..model.codec import is_same_secret, token_hash
+from ..model.codec import encode, is_same_secret, token_hash
 from ..model.message import same_name
 from ..model.names import check_agent, check_name, check_scope, fold
 from ..model.peer import AUTHS, EVERYWHERE, EXPOSURES, Exposure, Peer
@@ -556,3 +558,128 @@ def _may_give_way(value: Any) -> bool:
 
 def _name(value: Any) -> str:
     return str(next(iter(value.values())) if isinstance(value, dict) else value)
+
+
+# -- invitations: one string that links two systems
+#
+# The system that is called makes the string: it adds the other one as a peer with a new token, and writes its own
+# name, the name of the other system, its address, that token and the fingerprint of its certificate. The other
+# system adds the first by it, pins the certificate, and calls. Whoever has the string can act as the invited
+# system, so it is a secret, like the token in it. It ends with a checksum, which finds a string that was changed
+# or cut off; it proves nothing.
+
+
+INVITATION = "postroom-invitation"
+_LONGEST_INVITATION = 10_000  # characters of an invitation; a longer one is refused unread
+_CHECK_DIGITS = 8
+
+
+class Invitation(Struct, frozen=True, kw_only=True):
+    """What an invitation says."""
+
+    system: str  # the one that invites, and is called
+    guest: str  # the invited one
+    url: str
+    token: str  # what the guest shows
+    pin: str = ""  # the fingerprint of the certificate at the address; empty: authorities decide
+
+
+def write_invitation(content: Invitation) -> str:
+    body = base64.urlsafe_b64encode(encode(content)).decode().rstrip("=")
+    return f"{INVITATION}.{body}.{checksum_of(body)}"
+
+
+def read_invitation(text: str) -> Invitation:
+    """Return what an invitation says, or raise Invalid."""
+    pieces = text.strip().split(".") if len(text) <= _LONGEST_INVITATION and text.isascii() else []
+    hint = "the whole line that postroom peers invite printed; it may have been changed on its way"
+    if len(pieces) != 3 or pieces[0] != INVITATION or pieces[2] != checksum_of(pieces[1]):
+        raise Invalid("is not an invitation, or was changed or cut off", field="invitation", hint=hint)
+    try:
+        return msgspec.json.decode(
+            base64.urlsafe_b64decode(pieces[1] + "=" * (-len(pieces[1]) % 4)), type=Invitation
+        )
+    except (ValueError, msgspec.DecodeError):  # no base64, no UTF-8, or not these fields
+        raise Invalid("is not an invitation that this version knows", field="invitation", hint=hint) from None
+
+
+def checksum_of(body: str) -> str:
+    return token_hash(body)[:_CHECK_DIGITS]
+
+
+class Invited(Struct):
+    """An invitation, which is a secret and cannot be shown again, and the peer that it is for."""
+
+    invitation: str
+    peer: Peer
+
+
+@verb("invite_peer", Invited, action="peers", local=True)
+class InvitePeer(Verb, kw_only=True):
+    """Add a system that will call us, and make the one string by which it joins.
+
+    For one that calls us already it makes another token; the old one is good until the new one is used, or a day.
+    """
+
+    system: Annotated[str, "the name of the other system"]
+    url: Annotated[str, "our address, where it calls us"]
+    pin: Annotated[str, "the fingerprint of our certificate there; empty: authorities decide"] = ""
+
+    def run(self, core: Core, _principal: Principal) -> Invited:
+        url, pin = check_url(self.url), check_pin(self.pin, "pin") if self.pin else ""
+        ours, fresh = announced(core), fresh_token()
+
+        def step(before: Peer | None) -> Peer:
+            if before is None:
+                return Peer(system=self.system, proof=token_hash(fresh))
+            if before.is_dialled or before.is_mount or before.auth not in TOKENS:
+                raise Conflict(
+                    f"{before.system!r} is a peer already, and shows no token here",
+                    field="system",
+                    hint=f"postroom peers remove {before.system} first, or join by its invitation",
+                )
+            return rotated(before, fresh, core.now().wall)
+
+        kept = change(core, self.system, step, ours=ours)
+        content = Invitation(system=ours, guest=kept.system, url=url, token=fresh, pin=pin)
+        return Invited(write_invitation(content), kept)
+
+
+class Joined(Struct):
+    """The system that invited us, as a peer; our name; and whether anything changed."""
+
+    peer: Peer
+    system: str
+    is_new: bool
+
+
+@verb("join_peer", Joined, action="peers", local=True)
+class JoinPeer(Verb, kw_only=True):
+    """Add the system that made an invitation, pin its certificate, and take the name by which it knows this room.
+
+    A room that has another name already keeps it, and the invitation is refused. The same invitation again changes
+    nothing.
+    """
+
+    invitation: Annotated[str, "what postroom peers invite printed there"]
+
+    def run(self, core: Core, _principal: Principal) -> Joined:
+        content = read_invitation(self.invitation)
+        terms: dict[str, Any] = {"url": content.url, "auth": "bearer", "token": content.token, "pin": content.pin}
+        check_peer(Peer(system=content.system, **terms), content.guest)  # before the room takes a name
+        ours = take_name(core, content.guest)
+        if not same_name(ours, content.guest):
+            raise Conflict(
+                f"it is for {content.guest!r}, and this room is called {ours!r}",
+                field="invitation",
+                hint=f"over there: postroom peers invite {ours}",
+            )
+        before = peer(core, content.system)
+
+        def step(held: Peer | None) -> Peer:
+            held = without_tokens(held or Peer(system=content.system))
+            certificate = held.certificate if held.pin == content.pin else ""
+            return replace(held, certificate=certificate, alert="", trusted=True, **terms)
+
+        kept = change(core, content.system, step, ours=ours)
+        return Joined(kept, ours, is_new=kept != before)

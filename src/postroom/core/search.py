@@ -1,4 +1,4 @@
-"""Search letters: by their words, by sender, by the beginning of an id.
+"""Search letters by their words, by sender, by the beginning of an id; and list them in short.
 
 A mailbox finds letters that it sent or received; the operator finds all. Results come newest first, or ranked by
 BM25 within the newest `search_window` matches.
@@ -7,15 +7,17 @@ BM25 within the newest `search_window` matches.
 from __future__ import annotations
 
 from datetime import datetime
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import UnknownMessage
+from ..errors import Invalid, UnknownMessage
+from ..model.brief import Brief
 from ..model.delivery import State, forwarded_to
-from ..model.message import Message
-from ..model.names import HUMAN, check_id, fold
+from ..model.message import Message, Priority
+from ..model.names import HUMAN, check_id, check_scope, fold
 from ..model.query import LetterQuery, Query
 from ..model.search import Marks, SearchQuery, read_query, search_text, words
 from ..store.protocol import spelling_of
@@ -25,12 +27,14 @@ from .inbox import Messages, check_spelling
 from .messages import known_letter
 from .names import names_of, seen_by
 from .validation import check_count
-from .verb import MailboxVerb, verb
+from .verb import MailboxVerb, checked_mailbox, verb
+from .waiting_list import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..model.search import Term
+    from ..store.protocol import Letter
     from .authorize import Principal
     from .core import Core
 
@@ -176,3 +180,131 @@ def _count(text: str, term: Term) -> int:
     """Count a term in a text. Blanks are doubled, so that two adjacent words do not share one."""
     wanted = f" {'  '.join(term.words)}{'' if term.begins else ' '}"
     return text.replace(" ", "  ").count(wanted)
+
+
+# -- letters in short, by their numbers: what a list of a million letters shows of each
+#
+# A page is found by the number at which it begins and never by how many letters come before it, so each costs the
+# same. Numbers have gaps: other changes of a room are counted by them, too.
+
+
+PAGE = 1000  # letters in one page
+MOST_TO = 5  # recipients that are named
+RECOUNT = 60.0  # seconds after which all letters are counted anew, without those that were deleted
+LONGEST = 200  # characters of a subject, and of a first line
+
+
+class Summary(Brief, frozen=True, kw_only=True):
+    """A letter in short."""
+
+    number: int
+    id: str
+    sender: str
+    to: list[str]  # the first recipients
+    more_to: int  # how many others there are
+    subject: str
+    line: str  # the first line of its text
+    kind: str
+    priority: Priority
+    at: datetime
+    thread: str
+    reply_to: str | None
+    scope: str
+    parts: int
+    characters: int  # of its text
+    proven: bool  # its sender proved to be that, by a token or a person's key
+    state: State | None  # of its delivery, where the list is of one recipient
+
+
+class Summaries(Struct):
+    """A page of letters, the newest first."""
+
+    letters: list[Summary]
+    next: int | None  # `before` of the next page; None at the end
+    newest: int  # the number of the latest change in the room
+    total: int | None  # letters in the room; on the first page of all of them
+
+
+@verb("letters", Summaries, action="search", everyone=True, many=True, writes=False)
+class ListLetters(MailboxVerb, kw_only=True):
+    """Return letters in short, the newest first: all of the room, or those sent or received here."""
+
+    sender: Annotated[str | None, "only from this agent"] = None
+    recipient: Annotated[str | None, "only to this mailbox"] = None
+    thread: Annotated[str | None, "only of this thread"] = None
+    scope: Annotated[str | None, "only in this scope"] = None
+    before: Annotated[int | None, "only numbers below this: the `next` of the page before"] = None
+    after: Annotated[int, "only numbers above this"] = 0
+    limit: Annotated[int, "how many at most"] = 100
+
+    def run(self, core: Core, _principal: Principal) -> Summaries:
+        most = check_count(self.limit, "limit", most=PAGE)
+        if self.recipient is not None and self.mailbox not in {None, self.recipient, self.sender}:
+            raise Invalid("only letters sent or received here are listed", field="recipient")
+        recipient = None if self.recipient is None else checked_mailbox(core, self.recipient)
+        query = LetterQuery(
+            party=self.mailbox or recipient,
+            received_by=recipient,
+            sender=None if self.sender is None else checked_mailbox(core, self.sender),
+            thread=None if self.thread is None else check_id(self.thread, "thread"),
+            scope=None if self.scope is None else check_scope(self.scope, "scope"),
+            before=self.before,
+            after=self.after,
+            order="newest",
+            limit=most,
+        )
+        is_first = query == LetterQuery(order="newest", limit=most)
+        newest = core.store.cursor().number
+        letters = core.store.letters(query)
+        states = _states(core, recipient, letters)
+        return Summaries(
+            letters=[self._short(core, one, states.get(one.message.id)) for one in letters],
+            next=letters[-1].number if len(letters) == most else None,
+            newest=newest,
+            total=_total(core, newest) if is_first else None,
+        )
+
+    def _short(self, core: Core, letter: Letter, state: State | None) -> Summary:
+        message = seen_by(core, letter.message, self.mailbox)
+        text = message.text
+        to = [one.address for one in message.recipients]
+        return Summary(
+            number=letter.number,
+            id=message.id,
+            sender=message.sender,
+            to=to[:MOST_TO],
+            more_to=len(to[MOST_TO:]),
+            subject=message.subject[:LONGEST],
+            line=first_line(text[: 10 * LONGEST])[:LONGEST],
+            kind=message.kind,
+            priority=message.priority,
+            at=message.created_at,
+            thread=message.thread,
+            reply_to=message.in_reply_to,
+            scope=message.scope,
+            parts=len(message.parts),
+            characters=len(text),
+            proven=message.proven or message.proof is not None,
+            state=state,
+        )
+
+
+def _total(core: Core, newest: int) -> int:
+    """Return how many letters the room has: all are counted now and then, else only those that came since."""
+    known, now = core.letter_count, monotonic()
+    if now >= known.recount_at:
+        known.total, known.recount_at = core.store.count(LetterQuery(), by="all"), now + RECOUNT
+    else:
+        since = LetterQuery(after=known.number, before=newest + 1)
+        known.total += core.store.count(since, by="all")
+    known.number = newest
+    return known.total
+
+
+def _states(core: Core, recipient: str | None, letters: list[Letter]) -> dict[str, State]:
+    """Return the state of each letter at its recipient, where the list is of one."""
+    if recipient is None or not letters:
+        return {}
+    ids = tuple(one.message.id for one in letters)
+    found = core.store.find(Query(mailbox=recipient, message_ids=ids, order="age"))
+    return {one.message.id: one.delivery.state for one in found}

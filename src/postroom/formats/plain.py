@@ -312,7 +312,7 @@ FORMS: dict[str, Form] = {  # by module and name of the type
         {"letter": lambda trace: trace.message},
         alone=True,
     ),
-    "summaries.Summary": Form(
+    "search.Summary": Form(
         {"from": "str", **_PRIORITY[0]},
         {"from": lambda one: one.sender, **_PRIORITY[1]},
         without={"sender"},
