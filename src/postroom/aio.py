@@ -24,11 +24,11 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from . import room as postroom_room
-from .core.validation import check_seconds
 from .core.verb import LONGEST_SLEEP, authorised, seconds_to_sleep
 from .errors import BadStore, PostroomError
 from .letter import Batch, Letter, Shift, Work
 from .mailbox import Mailbox
+from .model.values import check_seconds
 from .room import Room
 from .task import Task
 from .watcher import SharedWatcher

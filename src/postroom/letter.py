@@ -16,10 +16,9 @@ from msgspec.structs import replace
 from .core.compose import letter_fields
 from .core.messages import Reply
 from .errors import LeaseLost
-from .model.brief import quoted
 from .model.delivery import State
 from .model.query import Found
-from .model.values import passes
+from .model.values import in_quotes, passes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -103,7 +102,7 @@ class Letter:
         return self.delivery.state
 
     def __repr__(self) -> str:
-        about = f" {quoted(self.subject)}" if self.subject else ""
+        about = f" {in_quotes(self.subject)}" if self.subject else ""
         return f"<{type(self).__name__} {self.id} from {self.sender}{about} ({self.state})>"
 
     def reply(self, body: Body = None, *, to_all: bool = False, **fields: Unpack[Fields]) -> Receipt:

@@ -181,9 +181,9 @@ class Mailbox(Reader):
             **fields: further fields of the request, such as subject, priority, expires, key and data; see
                 `keywords.RequestFields`
         """
-        from .core import round_trip
+        from .core import work as core_work
 
-        def answered(answer: round_trip.Answer) -> Letter:
+        def answered(answer: core_work.Answer) -> Letter:
             if answer.letter is not None:
                 return Letter(self, answer.letter)
             late = NoAnswer(
@@ -194,7 +194,7 @@ class Mailbox(Reader):
             raise late
 
         params = {"agent_id": self.name, "to": to, "body": body, "timeout": timeout, **fields}
-        return self.room._wait(request(round_trip.Ask, params), answered)
+        return self.room._wait(request(core_work.Ask, params), answered)
 
     def unsend(self, id: str) -> Message:
         """Take back a letter that was sent here, from all its recipients or none.

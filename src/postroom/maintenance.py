@@ -14,10 +14,10 @@ from .clock import SystemClock
 from .core import transfer
 from .core.authorize import OWNER
 from .core.portable import check_path
-from .core.validation import check_progress
 from .core.verb import perform
 from .errors import BadStore, Invalid, Missing, PostroomError
 from .model.report import BackupReport, Diagnosis, Level, error, note
+from .model.values import check_progress
 from .room import open, open_with
 from .settings import chosen_settings, default_room
 from .store.address import file_of, folder_of, is_blank, is_on_server, local_place, place_of, server_of

@@ -20,12 +20,12 @@ from .core import inbox, peers, presentation
 from .core.authorize import OWNER, authorize
 from .core.core import core_of, open_core
 from .core.proof import people_names
-from .core.validation import as_list, check_count
 from .core.verb import perform, request
 from .errors import Invalid
 from .letter import Letter
 from .mailbox import Mailbox
 from .model.names import AT, check_agent
+from .model.values import as_list, check_count
 from .reader import Reader
 from .settings import chosen_settings, misspelt
 

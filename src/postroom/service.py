@@ -17,11 +17,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .aio import AsyncRoom
-from .core.validation import check_count, check_seconds
 from .errors import Invalid, LeaseLost, PostroomError
 from .letter import Work
 from .model.message import is_part_type, same_name
 from .model.query import Found
+from .model.values import check_count, check_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

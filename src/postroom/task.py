@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from .core import compose, tasks, threads
 from .core.verb import perform
 from .letter import Work
-from .model.brief import quoted
 from .model.task import TaskState
+from .model.values import in_quotes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +94,7 @@ class Task:
         return self.standing.is_final
 
     def __repr__(self) -> str:
-        about = f" {quoted(self.subject)}" if self.subject else ""
+        about = f" {in_quotes(self.subject)}" if self.subject else ""
         return f"<{type(self).__name__} {self.id} from {self.giver} to {self.receiver}{about} ({self.state})>"
 
     def accept(self, body: Body = None, *, ack: bool = True, **fields: Unpack[Fields]) -> Receipt:

@@ -14,7 +14,7 @@ import pytest
 
 import postroom
 from postroom import Invalid, Mailbox, Room
-from postroom.model.brief import LINE, Brief
+from postroom.model.values import LINE, Brief
 from tests.rooms import texts
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import postroom
 from postroom import Invalid, Letter, NoAnswer, Room, State, Undeliverable, aio
-from postroom.core import round_trip
+from postroom.core import work
 from postroom.core.authorize import OWNER
 from postroom.core.verb import from_params, perform
 from postroom.formats.plain import plain
@@ -112,7 +112,7 @@ def test_what_a_request_cannot_have_is_refused(room: Room, fields: dict[str, obj
 def test_over_a_wire_nothing_yet_is_an_answer_without_a_letter(room: Room) -> None:
     def ask() -> dict[str, object]:
         params = {"agentId": "ann", "to": "bob", "body": "?", "timeout": 0, "key": "q"}
-        found: dict[str, object] = plain(perform(room.core, room.principal, from_params(round_trip.Ask, params)))
+        found: dict[str, object] = plain(perform(room.core, room.principal, from_params(work.Ask, params)))
         return found
 
     first = ask()

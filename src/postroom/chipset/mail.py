@@ -22,13 +22,13 @@ from ..core import folders, messages, work
 from ..core.compose import encode_within_limit
 from ..core.deliveries import SLICE, find_letters, move_found
 from ..core.retention import EVER
-from ..core.validation import check_seconds
 from ..core.verb import checked_mailbox, perform
 from ..errors import IdTaken, Invalid, Missing
 from ..model import delivery as model_delivery
 from ..model.delivery import State
 from ..model.names import check_party
 from ..model.query import Query
+from ..model.values import check_seconds
 from ..store.files import letter_files
 from ..store.files.layouts.base import line_in, text_of, time_or_none
 from ..store.files.layouts.chipset import LAYOUT

@@ -192,7 +192,7 @@ command(
     "ask",
     Option("TO", name="to", help="an agent's name, or any:CAPABILITY", required=True, complete="agents"),
     *BODY,
-    verb="round_trip.Ask",
+    verb="work.Ask",
     view=_answered,
     waits_for="letter",
     about="The answer is the first letter that replies to the request; it is acknowledged. Where none comes in time, the"

@@ -6,20 +6,18 @@ limits, clock, ids): it asks policy, then commits. Nothing here knows sockets, t
     core            the Core: store, limits, clock and ids; small records
     verb            what a verb is; how it is authorised and carried out, and made from the parameters of a wire
     authorize       the table of rights: which principal may do what
-    validation      checks of numbers and lists that callers pass
     names           current and former names of an agent
     due             what is due by the clock, done a little after each verb that writes
     compose         from a caller's fields to a checked message; files and templates
     addressing      from addresses to mailboxes: guards, former names, `any:` addresses
     messages        send, reply, forward, broadcast, handoff, unsend; the rate of answers (G11)
     templates       letters written beforehand, with places to fill in
-    round_trip      ask: send a request, wait for its answer
     inbox           check, read, counts, wait
     search          messages by their words, by sender, by the beginning of an id; lists of them in short
     presentation    messages as text for prompts, fenced
     deliveries      moving deliveries; notices and bounces
     folders         folders and files of a room in mail folders
-    work            claim, ack, fail, release, renew
+    work            claim, ack, fail, release, renew; ask: send a request, wait for its answer
     dead            dead letters: list, revive, delete
     threads         threads; filter, count and summarise the turns of a conversation
     conversations   open, join, leave, invite, close a conversation; take a turn

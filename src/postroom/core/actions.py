@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Struct
 
 from ..errors import Conflict, IdTaken, IllegalMove, Invalid
-from ..model.brief import quoted
 from ..model.delivery import State
 from ..model.names import check_id
 from ..model.query import Query
 from ..model.task import TaskState
-from ..model.values import check_label, check_text
+from ..model.values import check_label, check_text, in_quotes
 from ..store.protocol import first_sent
 from .inbox import Read
 from .messages import Reply, Send, Unsend
@@ -177,7 +176,7 @@ class Act(MailboxVerb, kw_only=True):
         """Return the action and its words."""
         action = _BY_NAME.get(self.action)
         if action is None:
-            raise Invalid(f"{quoted(self.action)} is no action", field="action", hint=", ".join(_BY_NAME))
+            raise Invalid(f"{in_quotes(self.action)} is no action", field="action", hint=", ".join(_BY_NAME))
         words = check_text(self.words, "words").strip()
         if words and not action.asks:
             raise Invalid(f"{action.name} takes no words", field="words")
@@ -206,7 +205,7 @@ class Act(MailboxVerb, kw_only=True):
         if action is not COMPOSE and not self._is_answer(
             core, action, words, sent
         ):  # `Send` itself compares a new one
-            raise IdTaken(f"Your earlier words were sent: {quoted(sent.text)}. These were not.", field="key")
+            raise IdTaken(f"Your earlier words were sent: {in_quotes(sent.text)}. These were not.", field="key")
         return True
 
     def _is_answer(self, core: Core, action: Action, words: str, sent: Message) -> bool:

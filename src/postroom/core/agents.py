@@ -30,14 +30,13 @@ from ..model.names import AT, POSTMASTER, check_party, check_scope, fold, meant
 from ..model.peer import Route
 from ..model.query import Query
 from ..model.record import BEAT, CARD, GUARD, MEMBER, SCOPE
-from ..model.values import check_label, check_line, check_object, check_text
+from ..model.values import as_list, check_count, check_label, check_line, check_object, check_seconds, check_text
 from ..policy.routing import is_routable, presence
 from ..store.protocol import Move, Put, all_names, record_keys
 from . import names as core_names
 from . import task_index
 from .core import change_record, commit, find_record, find_value, put_record, records_of, values_of
 from .proof import check_person, is_person
-from .validation import as_list, check_count, check_seconds
 from .verb import LOCAL, MailboxVerb, Verb, perform, verb
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from ..model.names import check_id, check_kind
 from ..model.query import Found, Query
 from ..model.record import ALERT_LOG, AUDIT, AUDITED, RECIPIENT_ALERTS, pair_key
 from ..model.report import Rate
-from ..model.values import check_line, check_text
+from ..model.values import as_list, check_limit, check_line, check_seconds, check_text
 from ..policy import alerts
 from ..policy.alerts import WaitingLetter
 from ..store.protocol import Move
@@ -39,7 +39,6 @@ from . import deliveries, inbox
 from .core import change_record, commit, find_record, find_value, put_record
 from .inbox import check_spelling
 from .proof import is_unproven
-from .validation import as_list, check_limit, check_seconds
 from .verb import LOCAL, LONGEST_WAIT, MailboxVerb, verb
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from msgspec.structs import replace
 
 from ..model.alert import DeadAlertRow
-from ..model.brief import Brief
 from ..model.delivery import OPEN, State
 from ..model.names import AT, system_of
 from ..model.peer import Carried
 from ..model.query import LetterQuery, Query
 from ..model.task import TaskState
+from ..model.values import Brief, check_count
 from ..policy.retry import has_lapsed
 from ..store.protocol import outgoing
 from .alerts import DeadAlerts
@@ -27,7 +27,6 @@ from .escalation import ListEscalations
 from .outbox import carried
 from .peers import all_peers
 from .task_index import known_tasks
-from .validation import check_count
 from .verb import MailboxVerb, verb
 from .waiting_list import first_line
 

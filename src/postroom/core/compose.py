@@ -20,7 +20,6 @@ import msgspec
 from ..errors import Invalid, NotAllowed, TooLarge
 from ..model import names as model_names
 from ..model import task
-from ..model.brief import Brief
 from ..model.codec import convert, encode, to_plain
 from ..model.message import (
     FEDERATION_NOTE,
@@ -48,9 +47,18 @@ from ..model.names import (
     fold,
 )
 from ..model.thread import general_scope
-from ..model.values import check_json, check_label, check_line, check_object, check_text, check_time
+from ..model.values import (
+    Brief,
+    as_list,
+    check_json,
+    check_label,
+    check_line,
+    check_object,
+    check_text,
+    check_time,
+    quoted,
+)
 from .proof import own_name
-from .validation import as_list, quoted
 from .verb import LOCAL, MailboxVerb, PriorityWord
 
 if TYPE_CHECKING:

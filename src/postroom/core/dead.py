@@ -15,17 +15,16 @@ from msgspec.structs import replace
 
 from ..errors import Invalid, TooLarge, UnknownMessage
 from ..model import delivery as model_delivery
-from ..model.brief import Brief
 from ..model.codec import digest
 from ..model.delivery import SETTLED, UNSENT, State
 from ..model.message import FEDERATION_NOTE
 from ..model.names import AT, check_id
 from ..model.query import Found, Query
 from ..model.record import FORGOTTEN, SPENT, Record, pair_key
+from ..model.values import Brief, as_list, check_count, check_limit
 from ..store.protocol import Forget, Move, Put, all_names
 from . import alerts, deliveries, messages, names, task_index
 from .core import commit
-from .validation import as_list, check_count, check_limit
 from .verb import MailboxVerb, verb
 
 if TYPE_CHECKING:

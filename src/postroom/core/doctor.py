@@ -17,6 +17,7 @@ from ..model.agent import Warmth
 from ..model.delivery import State
 from ..model.query import LetterQuery, Query
 from ..model.report import Diagnosis, Finding, Level, Progress, error, note, ok, warning
+from ..model.values import check_progress
 from ..policy.trust import no_route
 from ..store.protocol import known_names
 from .agents import registered_agents
@@ -25,7 +26,6 @@ from .core import Core, probe_store
 from .deliveries import apply_timers, count_dead, is_process_gone
 from .outbox import count_waiting
 from .peers import all_peers
-from .validation import check_progress
 from .verb import LOCAL, Verb, verb
 
 SLOW = 1.0  # seconds for one durable write

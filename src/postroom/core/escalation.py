@@ -27,7 +27,7 @@ from ..model.names import POSTMASTER, check_agent, check_id, check_kind, fold, m
 from ..model.query import LetterQuery, Query
 from ..model.record import CLOSED_ESCALATION, OPEN_ESCALATION
 from ..model.task import ESCALATION, Escalation
-from ..model.values import passes
+from ..model.values import as_list, check_limit, passes
 from ..policy.routing import after_climb, rungs_above, time_to_climb, urgency
 from ..store.protocol import Move, Post, first_sent, known_names, spelt
 from . import addressing, inbox
@@ -37,7 +37,6 @@ from .deliveries import notice
 from .messages import Receipt, commit_posts, prepare_authorised, with_prefix
 from .names import current_name, names_of
 from .proof import is_person, is_unproven
-from .validation import as_list, check_limit
 from .verb import MailboxVerb, verb
 
 if TYPE_CHECKING:

@@ -21,12 +21,11 @@ from ..model.message import Message
 from ..model.names import check_id, check_kind, check_party, check_scope, fold, look_alike, meant
 from ..model.query import Found, Order, Query
 from ..model.record import Change, Cursor
-from ..model.values import check_label, check_time
+from ..model.values import as_list, check_count, check_label, check_limit, check_time
 from ..store.protocol import spelling_of
 from . import compose, names, presentation
 from .deliveries import SLICE, apply_timers, move_found
 from .proof import is_own_reader, people_names
-from .validation import as_list, check_count, check_limit
 from .verb import LONGEST_WAIT, MailboxVerb, PriorityWord, Verb, checked_mailbox, verb
 
 if TYPE_CHECKING:

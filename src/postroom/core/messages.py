@@ -23,7 +23,6 @@ from ..errors import IllegalMove, Invalid, PostroomError, TooLarge, UnknownAgent
 from ..model import delivery as model_delivery
 from ..model import message as model_message
 from ..model import task as model_task
-from ..model.brief import Brief
 from ..model.codec import convert, to_plain
 from ..model.delivery import UNSENT, State, open_delivery
 from ..model.message import AUTOMATIC, Message, Priority, is_broadcast
@@ -32,6 +31,7 @@ from ..model.peer import Carried
 from ..model.query import LetterQuery, Query
 from ..model.record import MEMBER, SPENT, pair_key
 from ..model.thread import conversation_of, general_scope
+from ..model.values import Brief, as_list
 from ..policy import admission
 from ..policy.admission import HOUR, MINUTE, check_expiry, is_within, too_crowded, too_fast
 from ..store.protocol import FEW, Move, Post, first_sent, record_keys, vouched
@@ -52,7 +52,6 @@ from .compose import (
 from .names import check_not_moved, is_sent_by
 from .proof import is_person, sign_letter
 from .task_index import has_moved, opened_by
-from .validation import as_list
 from .verb import MailboxVerb, verb
 
 if TYPE_CHECKING:

@@ -23,7 +23,6 @@ from msgspec.structs import asdict, replace
 
 from ..errors import Conflict, Invalid
 from ..model.agent import EVERYONE, NO_GUARD, Card, Guard, Heartbeat, ScopeCard, guard_from
-from ..model.brief import Brief
 from ..model.codec import convert
 from ..model.delivery import Delivery, State
 from ..model.message import Message, Template
@@ -52,14 +51,22 @@ from ..model.record import (
 from ..model.report import BackupReport, Progress
 from ..model.task import Due, Escalation, TaskStatus
 from ..model.thread import STATUSES, TYPES, ConversationRecord
-from ..model.values import check_line, check_object, check_text, check_time
+from ..model.values import (
+    Brief,
+    check_count,
+    check_line,
+    check_object,
+    check_progress,
+    check_text,
+    check_time,
+    quoted,
+)
 from ..store.protocol import Introduce, Post, Put, Rename, RenewEpoch, all_names, record_keys, vouched
 from .agents import CARD_FIELDS, check_card
 from .compose import LONGEST_SUBJECT, compose, draft_of, encode_within_limit
 from .core import Core
 from .deliveries import deliveries_of
 from .templates import check_template
-from .validation import check_count, check_progress, quoted
 from .verb import LOCAL, Verb, verb
 
 if TYPE_CHECKING:

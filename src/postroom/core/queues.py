@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
 
-from ..model.brief import Brief
 from ..model.names import AT
 from ..model.query import Query
+from ..model.values import Brief, check_count
 from .agents import registered_agents
-from .validation import check_count
 from .verb import Verb, verb
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from ..errors import StaleRevision
 from ..model import delivery as model_delivery
-from ..model.brief import Brief
 from ..model.delivery import State
 from ..model.query import LetterQuery, Query
 from ..model.record import FORGOTTEN, SPENT
 from ..model.report import Progress
+from ..model.values import Brief, check_count, check_progress, check_seconds
 from ..policy.limits import archive_cutoff, memory_cutoff, purge_cutoff
 from .core import commit, find_record, put_record
 from .dead import forget
@@ -28,7 +28,6 @@ from .escalation import climb_overdue, forget_closed, letters_of_open
 from .outbox import give_up_old
 from .task_index import all_active
 from .tasks import report_overdue
-from .validation import check_count, check_progress, check_seconds
 from .verb import LOCAL, Verb, verb
 
 if TYPE_CHECKING:

@@ -14,19 +14,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import Invalid, UnknownMessage
-from ..model.brief import Brief
 from ..model.delivery import State, forwarded_to
 from ..model.message import Message, Priority
 from ..model.names import HUMAN, check_id, check_scope, fold
 from ..model.query import LetterQuery, Query
 from ..model.search import Marks, SearchQuery, read_query, search_text, words
+from ..model.values import Brief, check_count
 from ..store.protocol import spelling_of
 from .core import find_letter
 from .deliveries import apply_timers
 from .inbox import Messages, check_spelling
 from .messages import known_letter
 from .names import names_of, seen_by
-from .validation import check_count
 from .verb import MailboxVerb, checked_mailbox, verb
 from .waiting_list import first_line
 

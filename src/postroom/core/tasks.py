@@ -47,7 +47,7 @@ from ..model.task import (
     check_state,
     open_task,
 )
-from ..model.values import check_label, check_object, check_text
+from ..model.values import as_list, check_count, check_label, check_object, check_text, quoted
 from ..policy.admission import Judge, check_admission, lacking, refusal
 from ..store.protocol import Move, Post
 from . import addressing, compose, deliveries, inbox, messages, names, threads, work
@@ -57,7 +57,6 @@ from .deliveries import notice, thread_fields
 from .messages import Receipt, Reply, prepare_authorised
 from .names import current_name, names_of, seen_by
 from .task_index import active_tasks, known_tasks, session_of, task_of, tasks_of, was_sent
-from .validation import as_list, check_count, quoted
 from .verb import LOCAL, MailboxVerb, perform, verb
 
 if TYPE_CHECKING:

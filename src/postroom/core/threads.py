@@ -32,13 +32,12 @@ from ..model.thread import (
     thread_of,
     turn_of,
 )
-from ..model.values import check_label
+from ..model.values import check_count, check_label
 from .agents import agent_of
 from .conversations import PAGE, ConversationVerb, missing_turn, reader_of, turn_in, view_of
 from .core import find_record
 from .inbox import Messages, check_spelling
 from .names import name_resolver, names_of, seen_by
-from .validation import check_count
 from .verb import MailboxVerb, verb
 
 if TYPE_CHECKING:

@@ -20,12 +20,11 @@ from ..model.agent import Card, parent_of
 from ..model.codec import is_same_secret, token_hash
 from ..model.names import POSTMASTER, check_agent, fold, meant
 from ..model.record import CARD, EVERYONE, SEALED, TOKEN
-from ..model.values import check_line
+from ..model.values import as_list, check_line, is_made_id
 from ..store.protocol import Introduce, spelt
 from . import names as core_names
 from .authorize import SCOPES, Principal
 from .core import change_record, find_record, find_value, put_record, values_of
-from .validation import as_list, is_made_id
 from .verb import Verb, verb
 
 if TYPE_CHECKING:

@@ -23,7 +23,6 @@ from msgspec.structs import replace
 
 from ..errors import Conflict, IdTaken, Invalid, NotAllowed, StaleRevision, UnknownMessage
 from ..model.agent import guard_from
-from ..model.brief import Brief
 from ..model.codec import convert, digest
 from ..model.delivery import COPIED, MOVED_AWAY, OPEN, SETTLED, UNSENT, State
 from ..model.names import AT, fold
@@ -44,13 +43,13 @@ from ..model.record import (
 )
 from ..model.report import Progress
 from ..model.task import Escalation, TaskStatus
+from ..model.values import Brief, check_progress
 from ..store.protocol import Introduce, Move, Post, Put, Rename, record_keys, spelling_of, spelt, vouched
 from .authorize import authorize
 from .core import Core
 from .deliveries import deliveries_of
 from .portable import letters_of, record_kinds, without_old_lease
 from .proof import people_names, room_id
-from .validation import check_progress
 from .verb import LOCAL, Verb, verb
 
 if TYPE_CHECKING:

@@ -41,10 +41,10 @@ from msgspec import UNSET, Struct
 
 from ..errors import Invalid
 from ..model.names import check_agent, fold
+from ..model.values import check_seconds
 from .authorize import NOTIFIER, PROVEN, authorize, phrase_of
 from .due import do_some
 from .proof import check_person, is_person, own_name, prove_request
-from .validation import check_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

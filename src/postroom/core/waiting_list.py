@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..model.brief import Brief
 from ..model.delivery import State
 from ..model.message import Priority, same_name
 from ..model.names import POSTMASTER
 from ..model.query import Query
 from ..model.task import ESCALATION, TASK_UPDATE, TaskState
+from ..model.values import Brief, check_limit
 from .deliveries import apply_timers
 from .escalation import ListEscalations
 from .inbox import READABLE, Check
 from .task_index import known_tasks
-from .validation import check_limit
 from .verb import MailboxVerb, verb
 
 if TYPE_CHECKING:

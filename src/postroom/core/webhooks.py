@@ -24,14 +24,13 @@ from ..model.codec import convert
 from ..model.message import Priority
 from ..model.names import check_agent, meant
 from ..model.record import ALERT_LOG, CALLS, WEBHOOK, pair_key
-from ..model.values import check_line
+from ..model.values import check_line, is_made_id
 from ..model.webhook import OpenCall, Webhook, read_target, secret_of
 from ..policy.webhook_targets import check_target
 from ..store.protocol import Put, record_keys
 from . import alerts, names
 from .alerts import find_log
 from .core import change_record, commit, find_record, find_value, put_record, values_of
-from .validation import is_made_id
 from .verb import LOCAL, MailboxVerb, Verb, perform, seconds_to_sleep, verb
 
 if TYPE_CHECKING:

@@ -14,12 +14,11 @@ import msgspec
 
 from ..core.portable import LINE_RULE, ExportedLetter, ExportHead
 from ..core.presentation import escape_json
-from ..core.validation import check_count
 from ..errors import Invalid
 from ..model.codec import convert, encode
 from ..model.query import Name
 from ..model.record import Record
-from ..model.values import read_json
+from ..model.values import check_count, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

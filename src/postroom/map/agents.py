@@ -13,7 +13,6 @@ from ..core import agents as core_agents
 from ..core.agents import agent_of, register_again, registered_agent, registered_agents
 from ..core.core import find_record
 from ..core.names import is_known
-from ..core.validation import as_list, check_count
 from ..core.verb import perform, set_parameters, snake
 from ..errors import IllegalMove, Invalid, NameTaken, NotAllowed, UnknownAgent
 from ..formats.inbox import present
@@ -40,6 +39,7 @@ from ..model.agent import MAP as EXTRA
 from ..model.agent import map_fields, parent_of
 from ..model.names import check_agent
 from ..model.record import CARD
+from ..model.values import as_list, check_count
 from ..policy.routing import is_routable
 from ..server.requests import ForeignVerb
 from .methods import IGNORED, KEPT_AS_GIVEN, METADATA, REASON, AgentVerb, JsonObject, PagedVerb, map_method

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from ..core.validation import check_count
 from ..core.verb import set_parameters, verb
 from ..errors import IllegalMove, Invalid, NotAllowed
 from ..formats.inbox import milliseconds
@@ -24,6 +23,7 @@ from ..formats.map import (
     VERSION,
     number_of,
 )
+from ..model.values import check_count
 from ..server.requests import ForeignVerb, SessionVerb
 from .access import NONE, principal_record
 

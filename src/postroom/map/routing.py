@@ -23,7 +23,6 @@ from ..core.inbox import GetChanges, current_cursor
 from ..core.messages import Receipt
 from ..core.names import is_known, mailbox_named
 from ..core.peers import all_peers, system_id
-from ..core.validation import check_count
 from ..core.verb import perform, set_parameters
 from ..errors import IdTaken, Invalid, Missing, Resync, UnknownAgent, UnknownMessage
 from ..formats.events import map_event, number_of
@@ -44,6 +43,7 @@ from ..model.agent import parent_of
 from ..model.message import same_name
 from ..model.names import BROADCAST, check_agent, check_scope, format_address, parse_address
 from ..model.record import MAP_LINK
+from ..model.values import check_count
 from ..server.events import LoadedChanges, check_filter, events, wanted
 from ..server.requests import ForeignVerb, Milliseconds, time_of
 from .methods import FILTER, LIMIT, JsonObject, map_method

@@ -17,7 +17,6 @@ from msgspec import Struct, defstruct
 
 from ..core import agents, inbox, messages, search, tasks, threads, work
 from ..core.proof import people_names
-from ..core.round_trip import Ask
 from ..core.verb import (
     LOCAL,
     MailboxVerb,
@@ -29,6 +28,7 @@ from ..core.verb import (
     snake,
     verb,
 )
+from ..core.work import Ask
 from ..errors import Invalid, NotAllowed, UnknownAgent
 from ..formats.inbox import far_agent_record
 from ..formats.mcp import (

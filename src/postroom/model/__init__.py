@@ -1,8 +1,7 @@
 """Values and tables of the mail itself: messages, deliveries, agents, tasks. Pure: no I/O, no clock, no store.
 
-brief      the base of values whose repr fits on one line
 names      names, ids and addresses, and the one validator of each
-values     text and JSON that may enter a message
+values     the base of printed values; checks of text, times, JSON, counts and lists
 codec      values as JSON bytes, and back
 message    the message and its parts; handoffs and templates
 delivery   one message at one mailbox, and the table of its transitions

@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from .brief import Brief
 from .codec import convert, to_plain
+from .values import Brief
 
 EVERYONE = "*"
 MAP = "map"  # key in `extra`: the MAP fields for which a card has none of its own

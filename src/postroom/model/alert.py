@@ -15,8 +15,8 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .brief import Brief
 from .message import Priority
+from .values import Brief
 
 Outcome = Literal["rung", "failed", "dead"]  # sent; failed, to be tried again; failed for good
 MOST_KEPT = 20  # newest alerts, and newest sights, that are kept of one letter at one mailbox

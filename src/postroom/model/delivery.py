@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from msgspec.structs import replace
 
 from ..errors import IllegalMove
-from .brief import Brief
 from .message import Priority, RecipientKind
 from .names import AT
+from .values import Brief
 
 if TYPE_CHECKING:
     from .message import Message

@@ -17,9 +17,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..errors import Invalid
-from .brief import Brief
 from .names import ANY, BROADCAST, PEOPLE, POSTMASTER, fold
-from .values import check_json, check_text
+from .values import Brief, check_json, check_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

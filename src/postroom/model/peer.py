@@ -10,9 +10,9 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 
 from msgspec import Struct, field
 
-from .brief import Brief
 from .message import Message
 from .names import Address
+from .values import Brief
 
 Auth: TypeAlias = Literal["bearer", "api-key", "mtls", "none"]
 Exposure: TypeAlias = Literal["none", "gateway", "tagged", "all"]

@@ -16,9 +16,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import Invalid
-from .brief import Brief
 from .codec import blake2b, convert, encode_sorted, with_defaults
 from .message import FIRST_HOPS, TURN_NOTE, same_name
+from .values import Brief
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,9 +10,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from .brief import Brief
 from .delivery import Delivery, State
 from .message import Message, Priority
+from .values import Brief
 
 # inbox: unread first, then by priority and age. priority: by priority and age. age, newest: by acceptance number.
 Order = Literal["inbox", "priority", "age", "newest"]

@@ -10,9 +10,9 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from ..errors import Invalid
-from .brief import Brief
 from .delivery import State
 from .names import check_agent, check_id
+from .values import Brief
 
 CARD = "card"  # an agent's card
 BEAT = "beat"  # its last sign of life

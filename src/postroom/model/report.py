@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec.structs import replace
 
 from .alert import Alert, Sight
-from .brief import Brief
 from .delivery import Attempt, State
 from .message import Message, Priority, RecipientKind
 from .query import Tally
 from .record import Cursor
 from .task import TaskState
+from .values import Brief
 
 if TYPE_CHECKING:
     from .alert import Audit

@@ -15,10 +15,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import IllegalMove, Invalid, NotAllowed
-from .brief import Brief
 from .codec import convert, to_plain
 from .message import Priority, is_broadcast
 from .record import ACTIVE_TASKS, DUE, TASKS, Record
+from .values import Brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,9 +14,9 @@ from msgspec import Struct, ValidationError, convert, field
 from msgspec.structs import replace
 
 from ..errors import IllegalMove
-from .brief import Brief
 from .codec import blake2b
 from .message import DEFAULT_SCOPE, TURN_NOTE, is_any, is_broadcast
+from .values import Brief
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,7 +1,9 @@
-"""The checks of text, times and JSON that may enter a letter.
+"""The base of values that programs print, and the checks of plain values that may enter a room.
 
-Each check returns a private copy, so that no caller can change a letter later. What the values mean is not known
-here: `core.compose` checks the fields of a letter one by one.
+The checks are of text, times and JSON, and of the counts, seconds, lists and callbacks that callers pass. Any
+Python value may come in; a check returns it in its normal form, as a private copy, so that no caller can change a
+letter later, or raises `Invalid` with the field's name. What the values mean is not known here: `core.compose`
+checks the fields of a letter one by one.
 """
 
 from __future__ import annotations
@@ -9,15 +11,54 @@ from __future__ import annotations
 import math
 import unicodedata
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NoReturn
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import msgspec
+from msgspec import Struct
 
 from ..errors import Invalid, TooLarge
+from .names import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from .report import Progress
+
+
+# Values that programs print
+
+LINE = 115  # characters of a repr
+_EMPTY: tuple[object, ...] = (None, "", (), [], {})
+_TEXT = 40  # of them, of one text
+
+
+class Brief(Struct, frozen=True):
+    """A value whose `repr` is one line: texts are cut, lists are counted, and what is empty is left out."""
+
+    def __repr__(self) -> str:
+        values = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        shown = ", ".join(f"{name}={_brief(value)}" for name, value in values if value not in _EMPTY)
+        whole = f"{type(self).__name__}({shown})"
+        return whole if len(whole) <= LINE else f"{whole[: LINE - 2]}…)"
+
+
+def in_quotes(text: str) -> str:
+    """Return a text in quotes, cut to a part of a line."""
+    return repr(text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…")
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, str) and not isinstance(value, Enum):
+        return in_quotes(value)
+    if isinstance(value, (tuple, list, dict)):
+        return f"<{len(value)}>"
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    return f"{value}" if isinstance(value, Enum) else repr(value)
+
+
+# Text, times and JSON
 
 _DIGITS = bytes(b"0"[0] if chr(byte).isdecimal() and byte < 128 else b" "[0] for byte in range(256))
 _LONG_NUMBER = b"0" * 19  # as many digits may be over 64 bits
@@ -167,3 +208,71 @@ def _check_key(key: Any, field: str) -> str:
     if not isinstance(key, str):
         raise Invalid(f"has a key that is not text ({type(key).__name__})", field=field)
     return check_text(key, field)
+
+
+# Counts, seconds, lists and callbacks
+
+MAX_COUNT = 2**53  # the largest integer that JSON carries exactly
+FOR_EVER = 1e12  # seconds: longer spans are cut to this
+LONGEST_QUOTE = 80
+
+
+def check_count(value: Any, field: str, *, least: int = 1, most: int = MAX_COUNT) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise Invalid(f"{quoted(value)} is not a number of this kind", field=field, hint=f"{least:,} to {most:,}")
+    return int(value)
+
+
+def check_limit(value: Any) -> int | None:
+    """Return how many results the caller wants at most; None means all."""
+    return None if value is None else check_count(value, "limit")
+
+
+def is_made_id(value: Any) -> bool:
+    """Return whether a value is like the ids that are made here, of tokens and webhooks."""
+    return isinstance(value, str) and 0 < len(value) <= 32 and value.isalnum()
+
+
+def check_seconds(value: Any, field: str, *, above: float = -math.ulp(0), most: float = math.inf) -> float:
+    """Return a span of time that is more than `above` and at most `most` seconds; by default zero or more."""
+    if (
+        (type(value) is float or type(value) is int) and above < value <= most and value < FOR_EVER
+    ):  # the usual case
+        return float(value)
+    if isinstance(value, (int, float)) and value > most:
+        raise Invalid("is too long", field=field, hint=f"up to {most:g} seconds")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not above < value <= most:
+        hint = f"more than {max(above, 0):g}, up to {most:g}" if above >= 0 else "zero or more"
+        raise Invalid(f"{quoted(value)} is not a number of seconds", field=field, hint=hint)
+    return float(min(value, FOR_EVER))
+
+
+def as_list(value: Any, field: str) -> Sequence[Any]:
+    """Return one name or several as a sequence whose order does not vary."""
+    if isinstance(value, (str, dict)):  # a dict is an address in pieces: agent, system, scope
+        return (value,)
+    if isinstance(value, (list, tuple)):
+        return value
+    if isinstance(value, (set, frozenset)):
+        return sorted(value, key=str)  # a repeated send must have the same content as the first
+    if isinstance(value, Address):
+        return (value,)
+    raise Invalid(f"must be a name or a list of names, not {type(value).__name__}", field=field)
+
+
+def check_progress(progress: Any) -> Progress:
+    """Return the caller's progress callback, or one that does nothing."""
+    if progress is None:
+        return lambda _done, _total: None
+    if not callable(progress):
+        raise Invalid(f"must be a function, not {type(progress).__name__}", field="progress", hint="(done, total)")
+    return cast("Progress", progress)
+
+
+def quoted(value: Any) -> str:
+    """Return the value as an error may show it: ASCII, and at most LONGEST_QUOTE characters."""
+    try:
+        text = ascii(value)
+    except ValueError:  # Python refuses to write out an integer of thousands of digits
+        return "a huge number"
+    return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…"

@@ -27,7 +27,6 @@ from ..core.authorize import OWNER, phrase_of
 from ..core.core import change_record, commit, find_record, find_value, put_record, values_of
 from ..core.messages import check_answer_rate
 from ..core.proof import check_person, is_person, sign_letter
-from ..core.validation import check_count
 from ..core.verb import perform
 from ..errors import HopsSpent, IllegalMove, Invalid, LeaseLost, UnknownAgent, UnknownMessage, Unreadable
 from ..model.agent import Heartbeat, Status
@@ -37,7 +36,7 @@ from ..model.names import AT, POSTMASTER, check_agent, check_id, check_kind, che
 from ..model.query import Query
 from ..model.record import BEAT, CARD
 from ..model.task import TASK_UPDATE, answer
-from ..model.values import check_label, check_object
+from ..model.values import check_count, check_label, check_object
 from ..policy import admission
 from ..policy.retry import latest_retry
 from ..store.files import entries, letter_files

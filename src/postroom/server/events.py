@@ -25,7 +25,6 @@ from ..core.core import find_record
 from ..core.deliveries import deliveries_of
 from ..core.names import current_name, is_sent_by, seen_by
 from ..core.proof import people_names
-from ..core.validation import as_list
 from ..core.verb import perform, snake
 from ..errors import Invalid, Missing
 from ..formats.events import MAP_TYPES, NOTICE_TYPES, Event, created_data, letter_events, notice_data
@@ -35,6 +34,7 @@ from ..model.codec import convert
 from ..model.names import ONE_MAILBOX, check_agent
 from ..model.record import CARD, CONVERSATION, HAPPENED
 from ..model.thread import ConversationRecord
+from ..model.values import as_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

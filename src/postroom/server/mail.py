@@ -18,7 +18,6 @@ from ..core import threads as core_threads
 from ..core.conversations import turn_in
 from ..core.proof import people_names
 from ..core.threads import TurnFilter
-from ..core.validation import as_list, check_count
 from ..core.verb import perform, set_parameters, snake, verb
 from ..errors import Invalid, Missing
 from ..formats.inbox import milliseconds, present
@@ -35,6 +34,7 @@ from ..formats.mail import (
 )
 from ..formats.map import map_message
 from ..model.thread import TURN, letter_of_turn
+from ..model.values import as_list, check_count
 from .requests import ForeignVerb, time_of
 
 if TYPE_CHECKING:
