@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -175,6 +177,60 @@ def test_the_dashboard_shows_what_waits_and_what_moves(rooms: tuple[Served, Serv
         coder.send("tester", "one")
         while "tester" not in str(page.heard):
             page.heard.append(page.next())
+
+
+# -- the command line
+
+
+class Shell:
+    """A shell of this user, in which PostgreSQL's library may be missing."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._blocked = served.folder / "blocked" / "psycopg"
+        self._blocked.mkdir(parents=True)
+        (self._blocked / "__init__.py").write_text("raise ImportError(name='psycopg')")
+
+    def text(self, *words: str, has_library: bool = False) -> str:
+        kept = {name: text for name, text in os.environ.items() if not name.startswith("POSTROOM_")}
+        here = {"POSTROOM_STORE": self._served.address, "XDG_STATE_HOME": str(self._served.folder / "state")}
+        path = {} if has_library else {"PYTHONPATH": os.pathsep.join([str(self._blocked.parent), *sys.path])}
+        command = [sys.executable, "-m", "postroom", *words]
+        done = subprocess.run(command, env=kept | here | path, capture_output=True, text=True, check=False)
+        assert not done.stderr, done.stderr
+        return done.stdout
+
+    def run(self, *words: str, has_library: bool = False) -> Any:
+        return json.loads(self.text(*words, "--json", has_library=has_library))
+
+
+def test_commands_are_carried_out_by_the_post_room_of_this_machine(rooms: tuple[Served, Served]) -> None:
+    shell = Shell(rooms[0])
+    rooms[0].serve()
+    hello = ("send", "bob", "--as", "ann", "--body", "hello", "--priority", "high", "--key", "k1")
+    sent = shell.run(*hello)
+    assert shell.run(*hello)["repeated"]
+    assert ["hello"] == [one["text"] for one in shell.run("check", "--as", "bob", "--peek")["letters"]]
+    assert 1 == shell.run("counts", "--as", "bob")["high"]
+    (held,) = shell.run("claim", "--as", "bob")["letters"]
+    assert sent["id"] == held["id"]
+    shell.run("ack", held["id"], "--as", "bob", "--token", held["token"], "--reply", "hello yourself")
+    assert [] == shell.run("check", "--as", "bob")["letters"]
+    assert "hello yourself" in shell.text("check", "--as", "ann")
+    assert "hello yourself" in shell.text("claim", "--as", "ann")
+
+
+def test_a_command_does_itself_what_the_post_room_may_not(rooms: tuple[Served, Served]) -> None:
+    served = rooms[0]
+    shell = Shell(served)
+    daemon = served.serve()
+    perform(served.room.core, OWNER, tokens.CreateToken(agent="ann"))  # from now on only its holder is ann there
+    with pytest.raises(AssertionError, match="needs psycopg"):
+        shell.run("send", "bob", "--as", "ann", "--body", "one")
+    shell.run("send", "bob", "--as", "ann", "--body", "one", has_library=True)
+    daemon.stop()
+    shell.run("send", "bob", "--as", "carl", "--body", "two", has_library=True)
+    assert ["one", "two"] == [letter.text for letter in served.room.mailbox("bob").check()]
 
 
 # -- hooks of hosts

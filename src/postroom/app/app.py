@@ -8,7 +8,6 @@ are imported late.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import gc
 import importlib
 import logging
@@ -45,7 +44,7 @@ from ..server.callers import PrincipalCalls
 from ..server.executor import Executor, stay_on_one_processor
 from ..server.tls import fingerprint_of_pem
 from ..server.unix_socket import LockFile, UnixServer
-from ..store.address import local_place
+from ..store.address import AT, lock_path
 from . import options as app_options
 from .options import OFF, OPEN
 
@@ -233,44 +232,16 @@ def start(level: str) -> None:
 
 # -- one server for a room
 
-_AT = " at "  # before the path of the socket, in the lock file
-
-
-def served_at(store: str) -> str | None:
-    """Return the socket of the server that serves a room now; None if none does."""
-    path = _lock_path(store)
-    if path is None:
-        return None
-    try:
-        lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        # The server holds an exclusive lock; the text of the file alone may be that of a server that was killed.
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return os.pread(lock, 4096, 0).decode("utf-8", "replace").partition(_AT)[2] or None
-    finally:
-        os.close(lock)
-    return None
-
 
 def lock_room(store: str) -> LockFile:
     """Lock the room for the server that is to serve it. One in memory needs none: its lock is never held."""
-    path = _lock_path(store)
+    path = lock_path(store)
     if path is not None:  # of a room on a server, no folder was made yet
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     lock = LockFile(path or "")
     if path is not None and (first := lock.take()) is not None:
         raise NameTaken(f"this room is served already, by {first}", field="room", hint="stop it first")
     return lock
-
-
-def _lock_path(store: str) -> str | None:
-    place = local_place(store)
-    if place is None:
-        return None
-    return f"{os.path.realpath(place)}.serving"
 
 
 # -- starting and stopping
@@ -393,7 +364,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> tuple[dict[str, Any]
         _start(stack, link.run())
     if links is not None:
         _start(stack, links.run())
-    room_lock.write(f"process {os.getpid()}{_AT}{options.sockets[0]}")
+    room_lock.write(f"process {os.getpid()}{AT}{options.sockets[0]}")
     return _addresses(options, system, http_server.url if http_server is not None else None), executor.visits
 
 

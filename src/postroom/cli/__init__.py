@@ -8,6 +8,7 @@
     help      the pages of help; completion  what shells offer
     run       runs the command
     context   what a command works with: caller, room; performs its verb
+    daemon    a verb carried out by the post room that serves a room on a server here
     text      the body of a letter: an option, standard input, an editor, files
     answer    the answer of a command, and the screen on which it is shown
     output    tables, records and harmless text for people

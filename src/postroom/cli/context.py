@@ -29,10 +29,10 @@ from ..environment import (
     variable,
 )
 from ..errors import BadStore, Invalid, PostroomError
-from ..model.names import check_agent
+from ..model.names import check_agent, fold
 from ..model.names import meant as mailbox_of
 from ..settings import NO_SUCH_SETTING, Settings, chosen_settings
-from ..store.address import absolute, file_of, is_there, place_of, server_of
+from ..store.address import absolute, file_of, is_there, place_of, served_at, server_of
 from .answer import Answer, screen_of
 from .errors import NOTHING, OK, CannotCreate, Misconfigured, NoInput, Usage
 from .parse import meant
@@ -47,8 +47,10 @@ if TYPE_CHECKING:
     from ..core.verb import Verb
     from ..hosts.sessions import Session
     from ..mailbox import Mailbox
+    from ..model.message import Message
     from ..room import Room
     from .answer import Screen
+    from .daemon import Daemon
     from .output import Progress
     from .parse import Call
 
@@ -243,10 +245,23 @@ class Context:
         Where there is no room yet, a verb that makes one is tried in memory first, so that a refused one leaves no
         empty room behind.
         """
+        request = self._request(verb, params)
+        declaration, known = request.declaration(), request.__struct_fields__
+        if self.is_new_room and not self.looks:
+            trial = replace(request, timeout=0.0) if declaration.waits else request
+            perform(self._core_in_memory(), OWNER, trial)
+        if not (declaration.slow or declaration.many or "progress" in known) or not sys.stderr.isatty():
+            return perform(self.core, self.principal, request)
+        with self.progress() as progress:
+            if "progress" in known:
+                request = replace(request, progress=progress.tell)
+            return perform(self.core, self.principal, request)
+
+    def _request(self, verb: type[Verb] | None, params: dict[str, Any]) -> Verb:
         wanted = verb or (self.call.command.verb if self.call.command else None)
         if wanted is None:
             raise TypeError(f"{self.name} calls no verb")
-        declaration, known = wanted.declaration(), wanted.__struct_fields__
+        known = wanted.__struct_fields__
         fields = {name: value for name, value in self.values.items() if name in known} | params
         if verb is None and "body" in known and "body" not in params and "edit" in self.options:
             from .text import content  # noqa: PLC0415 - only for commands that take a text
@@ -255,16 +270,7 @@ class Context:
             fields |= {"body": body} if body is not None else {}
         if "agent_id" in known and not self.is_of_room:
             fields["agent_id"] = self.me
-        if self.is_new_room and not self.looks:
-            at_once = {"timeout": 0.0} if declaration.waits else {}
-            perform(self._core_in_memory(), OWNER, wanted(**fields | at_once))
-        request = wanted(**fields)
-        if not (declaration.slow or declaration.many or "progress" in known) or not sys.stderr.isatty():
-            return perform(self.core, self.principal, request)
-        with self.progress() as progress:
-            if "progress" in known:
-                request = wanted(**fields | {"progress": progress.tell})
-            return perform(self.core, self.principal, request)
+        return wanted(**fields)
 
     def progress(self, whole: int | None = None) -> Progress:
         """Return a line that shows on a terminal how far the command is."""
@@ -274,27 +280,64 @@ class Context:
 
     def answer(self, view: View = None, **params: Any) -> Answer:
         """Carry out the command's verb, and return its result as an answer."""
+        daemon = self._daemon
+        if daemon is not None and self.call.command and self.call.command.shape is None:
+            from .daemon import NotThere, messages_in  # noqa: PLC0415 - only for rooms on a server
+
+            try:
+                data = daemon.ask(self._request(None, params))
+            except NotThere:
+                pass
+            else:
+                return self._answer(data, messages_in(data), view)
         return self.answer_with(self.perform(**params), view)
 
     def answer_with(self, result: Any, view: View = None, **more: Any) -> Answer:
         """Return the result of a verb as an answer. Where it is empty, a similar name is noted."""
         from ..formats.plain import plain, plain_result  # noqa: PLC0415 - only for commands that are a verb
-        from .views import anything  # noqa: PLC0415 - only for commands that are a verb
 
         command = self.call.command
         verb = command.verb if command else None
         shown = plain_result(verb.declaration(), result) if verb else plain(result)
         data = dict(command.shape(self, result) if command and command.shape else shown)
+        letters = getattr(result, "letters", None) or [getattr(result, "letter", None)]
+        messages = tuple(getattr(one, "message", one) for one in letters if one is not None)
+        return self._answer(data, messages, view, more)
+
+    def _answer(
+        self, data: dict[str, Any], messages: tuple[Message, ...], view: View, more: dict[str, Any] | None = None
+    ) -> Answer:
+        from .views import anything  # noqa: PLC0415 - only for commands that are a verb
+
+        command = self.call.command
+        verb = command.verb if command else None
         if command and command.named:
             data = {name: value for name, value in data.items() if name in command.named}
         is_mine = verb is not None and "agent_id" in verb.__struct_fields__ and not self.is_of_room
         if is_mine and not any(value for name, value in data.items() if name != "mailbox"):
             self.note_if_unknown()
-        letters = getattr(result, "letters", None) or [getattr(result, "letter", None)]
-        messages = tuple(getattr(one, "message", one) for one in letters if one is not None)
         view = view or (command.view if command else None) or anything
         is_vain = command is not None and command.waits_for and not data[command.waits_for]
-        return Answer(self.name, more | data, view, letters=messages, code=NOTHING if is_vain else OK)
+        return Answer(self.name, (more or {}) | data, view, letters=messages, code=NOTHING if is_vain else OK)
+
+    # -- the post room that serves this room, where the room is on a server
+
+    @cached_property
+    def _daemon(self) -> Daemon | None:
+        """The post room that serves a room on a server here; None also for what it has not: settings and keys."""
+        socket = None if self.get("set") or not server_of(self.settings.store) else served_at(self.settings.store)
+        if socket is None:
+            return None
+        from .daemon import Daemon, NotThere  # noqa: PLC0415 - only for rooms on a server
+
+        try:
+            daemon = Daemon(socket)
+        except NotThere:
+            return None
+        if self._has_caller and fold(mailbox_of(self.me, self.settings.human)) in daemon.people:
+            return None
+        self.screen.people = lambda: daemon.people
+        return daemon
 
     @cached_property
     def options(self) -> frozenset[str]:
@@ -430,8 +473,11 @@ class Context:
 
     def note_if_unknown(self) -> None:
         """Print a similar name where nothing was found and the caller is unknown."""
-        known = self.room.mailboxes()
-        note_unknown(self.call, self.mailbox.name, () if self.mailbox.name in known else known)
+        if self._daemon is None:
+            name, known = self.mailbox.name, self.room.mailboxes()
+        else:
+            name, known = mailbox_of(self.me, self.settings.human), self._daemon.mailboxes()
+        note_unknown(self.call, name, () if name in known else known)
 
     def check_named_room(self) -> None:
         """Refuse a room that was named with --room and does not exist: its name is probably mistyped."""

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..app.app import served_at
 from ..core.key_file import KeyFile, check_no_session
 from ..core.presentation import one_line
 from ..core.proof import is_person, sign_request
 from ..core.verb import PROOF, from_params, parameters, perform
 from ..environment import variable
 from ..errors import Busy, NotAllowed, PostroomError
-from ..formats.errors import rpc_error
+from ..formats.errors import result_of, rpc_error
 from ..formats.plain import plain_result
 from ..hosts.sessions import session_around_us
 from ..model.codec import encode
 from ..model.names import HUMAN, check_agent, meant
-from ..server.client import SocketClient, is_same_user, result_of
+from ..server.client import SocketClient, is_same_user
 from ..server.protocol import own_verb
+from ..store.address import served_at
 from .answer import Answer
 from .command import Option, command
 from .inbox.session import introduce

@@ -8,7 +8,6 @@ from functools import partial
 from getpass import getpass
 from typing import TYPE_CHECKING, Any
 
-from ..app.app import served_at
 from ..core import outbox
 from ..core import peers as core_peers
 from ..environment import AUTH_TOKEN, variable
@@ -19,7 +18,7 @@ from ..model.names import system_of
 from ..policy.trust import speaks_for
 from ..server.client import SocketClient
 from ..server.tls import certificate_at, fingerprint_of_pem, first_certificate
-from ..store.address import absolute
+from ..store.address import absolute, served_at
 from .answer import Answer
 from .command import LIMIT, Option, command
 from .errors import NOT_NOW, Usage

@@ -6,8 +6,11 @@ field and a hint.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from .. import errors
 from ..errors import (
     Busy,
     Conflict,
@@ -23,6 +26,9 @@ from ..errors import (
     UnknownAgent,
     UnknownMessage,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class NoSuchMethod(Missing):
@@ -151,3 +157,33 @@ def _number(error: PostroomError) -> int | None:
     # The body of a letter (`body[0].text`) is the content of a turn.
     field = "content" if (error.field or "").startswith(("body", "content")) else error.field
     return number_in(NUMBERS, error, field)
+
+
+# -- errors in replies, as their callers raise them
+
+
+def result_of(line: bytes) -> Any:
+    """Return the result in a reply, or raise its error."""
+    if not line:
+        raise Busy("the post room closed the connection", hint="try again")
+    reply = msgspec.json.decode(line)
+    if "jsonrpc" in reply:
+        if "error" in reply:
+            raise refused(reply["error"]["message"], reply["error"].get("data") or {})
+        return reply["result"]
+    if reply.pop("ok", False):
+        return reply
+    raise refused(reply.get("error", ""), reply)
+
+
+def refused(text: str, data: Mapping[str, Any]) -> PostroomError:
+    """Return the error that the server raised, by its class if this version knows it."""
+    kind = getattr(errors, str(data.get("name")), None)
+    if not (isinstance(kind, type) and issubclass(kind, PostroomError)):
+        kind = Busy if data.get("retryable") else Refused
+    field, hint = data.get("field"), data.get("hint")
+    plain = text.removeprefix(f"{field}: ") if field else text
+    error = kind(plain.removesuffix(f" ({hint})") if hint else plain, field=field, hint=hint)
+    error.keys = tuple(data.get("keys", ()))
+    error.retry_after = data.get("retry_after")
+    return error

@@ -141,7 +141,12 @@ def read_result(declaration: Declaration, shown: dict[str, Any]) -> Any:
     """Return the result of a verb from its JSON; raise msgspec.ValidationError if it is none."""
     result: Any = declaration.result  # of other programs' verbs, words
     value = shown if declaration.under is None else shown[declaration.under]
-    return value if isinstance(result, str) else convert(_fields_in(value, result), result)
+    return value if isinstance(result, str) else read_value(value, result)
+
+
+def read_value(shown: Any, kind: Any) -> Any:
+    """Return a value of our types from its JSON; raise msgspec.ValidationError if it is none."""
+    return convert(_fields_in(shown, kind), kind)
 
 
 def _fields_in(shown: Any, wanted: Any) -> Any:

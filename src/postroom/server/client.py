@@ -9,10 +9,8 @@ import struct
 import time
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from .. import errors
-from ..errors import Busy, PostroomError
+from ..errors import Busy
+from ..formats.errors import result_of
 from ..model.codec import encode
 from .protocol import PREFIX, own_verb
 
@@ -79,33 +77,6 @@ class SocketClient:
 def _seconds(params: Mapping[str, Any]) -> float:
     waits = params.get("timeout", 30)
     return SLACK + (waits if isinstance(waits, int | float) else 0)
-
-
-def result_of(line: bytes) -> Any:
-    """Return the result in a reply, or raise its error."""
-    if not line:
-        raise Busy("the post room closed the connection", hint="try again")
-    reply = msgspec.json.decode(line)
-    if "jsonrpc" in reply:
-        if "error" in reply:
-            raise refused(reply["error"]["message"], reply["error"].get("data") or {})
-        return reply["result"]
-    if reply.pop("ok", False):
-        return reply
-    raise refused(reply.get("error", ""), reply)
-
-
-def refused(text: str, data: Mapping[str, Any]) -> PostroomError:
-    """Return the error that the server raised, by its class if this version knows it."""
-    kind = getattr(errors, str(data.get("name")), None)
-    if not (isinstance(kind, type) and issubclass(kind, PostroomError)):
-        kind = Busy if data.get("retryable") else errors.Refused
-    field, hint = data.get("field"), data.get("hint")
-    plain = text.removeprefix(f"{field}: ") if field else text
-    error = kind(plain.removesuffix(f" ({hint})") if hint else plain, field=field, hint=hint)
-    error.keys = tuple(data.get("keys", ()))
-    error.retry_after = data.get("retry_after")
-    return error
 
 
 def _gone(path: str, why: Exception) -> Busy:

@@ -27,8 +27,8 @@ from msgspec.structs import replace
 
 from ..core.authorize import Principal
 from ..errors import Busy, NotAllowed
+from ..formats.errors import refused
 from ..model.codec import token_hash
-from .client import refused
 from .protocol import notification
 
 if TYPE_CHECKING:

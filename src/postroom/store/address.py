@@ -7,6 +7,7 @@ that no program pays for a store that it does not use.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 from contextlib import suppress
@@ -217,6 +218,36 @@ def local_place(address: str) -> str | None:
         return place or None
     name = blake2b(server.encode(), digest_size=8).hexdigest()
     return os.path.join(state_folder("rooms"), name, "room")
+
+
+# -- who serves a room on this machine
+
+AT = " at "  # before the path of the socket, in the lock file
+
+
+def served_at(store: str) -> str | None:
+    """Return the socket of the server that serves a room now; None if none does."""
+    path = lock_path(store)
+    if path is None:
+        return None
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        # The server holds an exclusive lock; the text of the file alone may be that of a server that was killed.
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return os.pread(lock, 4096, 0).decode("utf-8", "replace").partition(AT)[2] or None
+    finally:
+        os.close(lock)
+    return None
+
+
+def lock_path(store: str) -> str | None:
+    """Return the lock file of the server of a room; None for a room in memory."""
+    place = local_place(store)
+    return None if place is None else f"{os.path.realpath(place)}.serving"
 
 
 def check_usable(address: str) -> None:
