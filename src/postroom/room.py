@@ -389,9 +389,8 @@ class Room(Reader):
             progress: called now and then with what is done and of how much
         """
         from .core import portable
-        from .formats.export import write_export
 
-        return write_export(self._perform(portable.Export, progress=progress))
+        return self._perform(portable.Export, progress=progress)
 
     def load(self, lines: Iterable[bytes | str], *, progress: Progress | None = None) -> Imported:
         """Fill this empty room from an export.
@@ -401,10 +400,8 @@ class Room(Reader):
             progress: called now and then with what is done and of how much
         """
         from .core import portable
-        from .formats.export import read_export
 
-        head, found = read_export(lines, self.core.limits)
-        return self._perform(portable.Import, head=head, lines=found, progress=progress)
+        return self._perform(portable.Import, lines=lines, progress=progress)
 
     def markdown(self, message: Message) -> str:
         """Return a letter as text for a prompt; its content stands in a fence that it cannot break.

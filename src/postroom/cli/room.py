@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec.structs import asdict
 
+from ..core.portable import read_head
 from ..environment import PROJECT, ROOM
 from ..errors import BadStore, Conflict, Invalid, Missing, PostroomError, StoreFailing, TooLarge
-from ..formats.export import read_head
 from ..formats.plain import plain
 from ..maintenance import copy_room, restore
 from ..model.codec import to_plain

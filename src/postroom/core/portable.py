@@ -1,10 +1,10 @@
 """Export, import and backup: a whole room as values, out of any store and into any store, without loss.
 
-An export holds names, records, and letters with their deliveries in order of acceptance; `formats/export.py`
-writes and reads its lines. Numbers and cursors belong to a room and are not exported; quarantined letters are left
-out.
+An export is JSON lines. It begins with a head; then come names, records, and letters with their deliveries in
+order of acceptance. The last line says that it is the last, and how many lines stand between: an export that was
+cut off is refused. Numbers and cursors belong to a room and are not exported; quarantined letters are left out.
 
-An import validates every value as if it were new, even from our own exports. A backup is a copy of a room in use;
+An import validates every line as if it were new, even from our own exports. A backup is a copy of a room in use;
 restoring one (`room.restore`) needs the room closed, so it is no verb of an open room.
 """
 
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -23,7 +23,7 @@ from msgspec.structs import asdict, replace
 
 from ..errors import Conflict, Invalid
 from ..model.agent import EVERYONE, NO_GUARD, Card, Guard, Heartbeat, ScopeCard, guard_from
-from ..model.codec import convert
+from ..model.codec import convert, encode
 from ..model.delivery import Delivery, State
 from ..model.message import Message, Template
 from ..model.names import ONE_MAILBOX, check_id, check_party, check_scope, fold
@@ -60,21 +60,26 @@ from ..model.values import (
     check_text,
     check_time,
     quoted,
+    read_json,
 )
 from ..store.protocol import Introduce, Post, Put, Rename, RenewEpoch, all_names, record_keys, vouched
 from .agents import CARD_FIELDS, check_card
 from .compose import LONGEST_SUBJECT, compose, draft_of, encode_within_limit
 from .core import Core
 from .deliveries import deliveries_of
+from .presentation import escape_json
 from .templates import check_template
 from .verb import LOCAL, Verb, verb
 
 if TYPE_CHECKING:
+    from ..policy.limits import Limits
     from ..store.protocol import Store, Write
     from .authorize import Principal
 
 
 SLICE = 500
+FORMAT = 2
+OLDER = (1,)  # formats that are still understood: 1 had no names and no end
 LINE_RULE = "a line holds a letter and its deliveries, a record, or a name"
 IMPORT = "import"  # kind of the record that marks an unfinished import
 
@@ -87,52 +92,43 @@ class Imported(Brief, frozen=True, kw_only=True):
     names: int
 
 
-class ExportHead(Struct, frozen=True):
-    """The beginning of an export: its room, and about how many values follow (0: not known)."""
-
-    room: str
-    lines: int
-    has_end: bool = True  # the oldest format had none
-
-
 class ExportedLetter(Struct, frozen=True):
-    """A letter with its deliveries."""
+    """A letter with its deliveries: one line of an export."""
 
     letter: Message
     deliveries: tuple[Delivery, ...]
 
 
-ExportValue: TypeAlias = Name | Record | ExportedLetter
-
-
 @verb("export", Iterator, action="export", writes=False, local=True)
 class Export(Verb, kw_only=True):
-    """Yield the head and the values of the room. Letters accepted meanwhile may be missing; none is half in it."""
+    """Yield the lines of an export. Letters accepted meanwhile may be missing; none is half in it."""
 
     progress: Annotated[Progress | None, LOCAL] = None
 
-    def run(self, core: Core, _principal: Principal) -> Iterator[ExportHead | ExportValue]:
+    def run(self, core: Core, _principal: Principal) -> Iterator[bytes]:
         return _exported(core, check_progress(self.progress))
 
 
-def _exported(core: Core, tell: Progress) -> Iterator[ExportHead | ExportValue]:
+def _exported(core: Core, tell: Progress) -> Iterator[bytes]:
     total = len(core.store.names()) + core.store.count(LetterQuery(), by="all")
     total += sum(len(record_keys(core.store, kind)) for kind in record_kinds(core))
-    yield ExportHead(core.store.cursor().store, total)
-    for done, line in enumerate(_lines(core), start=1):  # the room may have changed since the head was made
+    yield encode({"postroom": FORMAT, "room": core.store.cursor().store, "lines": total})
+    done = 0
+    for done, value in enumerate(_exported_values(core), start=1):  # the room may have changed since the head
         if done % SLICE == 0:
             tell(min(done, total), total)
-        yield line
+        yield escape_json(encode(value))
     tell(total, total)
+    # The importer needs this line: a file that was cut off would look complete without it.
+    yield encode({"end": True, "lines": done})
 
 
-def _lines(core: Core) -> Iterator[ExportValue]:
-    yield from core.store.names()
+def _exported_values(core: Core) -> Iterator[object]:
+    yield from ({"name": name} for name in core.store.names())
     for kind in record_kinds(core):
-        yield from core.store.records(kind)
+        yield from ({"record": record} for record in core.store.records(kind))
     for letters in letters_of(core.store, SLICE):
-        for message, deliveries in letters:
-            yield ExportedLetter(message, tuple(deliveries))
+        yield from (ExportedLetter(message, tuple(deliveries)) for message, deliveries in letters)
 
 
 def letters_of(store: Store, size: int) -> Iterator[list[tuple[Message, list[Delivery]]]]:
@@ -150,12 +146,15 @@ def letters_of(store: Store, size: int) -> Iterator[list[tuple[Message, list[Del
 class Import(Verb, kw_only=True):
     """Fill an empty room from an export. If it is interrupted, the same import again goes on where it stopped."""
 
-    head: Annotated[ExportHead, LOCAL]
-    lines: Annotated[Iterable[ExportValue], "the values of the export"]
+    lines: Annotated[Iterable[bytes | str], "the lines of the export"]
     progress: Annotated[Progress | None, LOCAL] = None
 
     def run(self, core: Core, _principal: Principal) -> Imported:
-        report, room, total = check_progress(self.progress), self.head.room, self.head.lines
+        if not isinstance(self.lines, Iterable):
+            raise Invalid(f"must be lines, not {type(self.lines).__name__}", field="lines")
+        source = iter(self.lines)
+        head, report = read_head(next(source, b""), core.limits), check_progress(self.progress)
+        room, total = head["room"], head.get("lines", 0)
         begun = core.store.records(IMPORT)
         if not (begun and begun[0].key == room):
             if begun or core.store.names():
@@ -164,8 +163,8 @@ class Import(Verb, kw_only=True):
             core.store.commit([Put(record=Record(kind=IMPORT, key=room, value=True))])
         taken = {Post: 0, Put: 0, Introduce: 0}
         slice: list[Write] = []
-        for number, line in enumerate(self.lines, start=1):
-            write = _write(core, line, f"line {number + 1}")
+        for number, value in _values(source, core.limits, has_end=head["postroom"] not in OLDER):
+            write = _write(core, value, f"line {number}")
             # Taken in by an earlier try. Letters need no such look: the same id with the same content is a no-op
             # (G3).
             if isinstance(write, Put) and core.store.records(write.record.kind, write.record.key):
@@ -177,7 +176,7 @@ class Import(Verb, kw_only=True):
             if len(slice) >= SLICE:
                 core.store.commit(slice)
                 slice = []
-                report(number, total and max(number, total))
+                report(number - 1, total and max(number - 1, total))
         core.store.commit(slice)
         done = [Put(record=replace(record, value=None)) for record in core.store.records(IMPORT)]
         # Cursors of before the import would skip what came in.
@@ -186,25 +185,69 @@ class Import(Verb, kw_only=True):
         return Imported(letters=taken[Post], records=taken[Put], names=taken[Introduce])
 
 
-def _write(core: Core, value: ExportValue, field: str) -> Post | Put | Introduce:
-    """Return the write of one value, validated."""
+def read_head(line: bytes | str, limits: Limits) -> dict[str, Any]:
+    """Return the first line of an export: its format, its room, and how many values follow (0: not known)."""
+    head = _read(line, 1, limits)
+    if head.get("postroom") not in (FORMAT, *OLDER) or not isinstance(head.get("room"), str):
+        raise Invalid("is not the head of an export", field="line 1", hint=f"this version reads format {FORMAT}")
+    check_count(head.get("lines", 0), "line 1", least=0)
+    return head
+
+
+def _values(
+    source: Iterator[bytes | str], limits: Limits, *, has_end: bool
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the lines between head and end, with their numbers. Refuse an export that is not complete."""
+    number = 1
+    for number, line in enumerate(source, start=2):
+        value = _read(line, number, limits)
+        if has_end and "end" in value:
+            between = number - 2
+            if value != {"end": True, "lines": between} or value["end"] is not True:
+                raise Invalid(f"is the end of another export than these {between} lines", field=f"line {number}")
+            if next(source, None) is not None:
+                raise Invalid("stands after the end of the export", field=f"line {number + 1}")
+            return
+        yield number, value
+    if has_end:
+        raise Invalid(
+            "the export is cut off after this line: its end is missing",
+            field=f"line {number}",
+            hint="get the whole file; the same import then goes on where it stopped",
+        )
+
+
+def _read(line: bytes | str, number: int, limits: Limits) -> dict[str, Any]:
+    field, largest = f"line {number}", limits.max_message_bytes + 64 * 1024 * 1024  # a letter and its deliveries
+    if not isinstance(line, (bytes, str)):
+        raise Invalid(f"must be text or bytes, not {type(line).__name__}", field=field)
+    value = read_json(line, field, depth=limits.max_depth + 4, largest=largest)
+    if not isinstance(value, dict):
+        raise Invalid("is not an object", field=field)
+    return value
+
+
+def _write(core: Core, value: dict[str, Any], field: str) -> Post | Put | Introduce:
+    """Return the write of one line, validated."""
     try:
-        if isinstance(value, Name):
-            return Introduce(check_party(value.mailbox, "mailbox"), value.known)
-        if isinstance(value, Record):
-            return checked_record(core, value)
-        return _post(core, value.letter, value.deliveries)
+        if "name" in value:
+            name = convert(value["name"], Name)
+            return Introduce(check_party(name.mailbox, "mailbox"), name.known)
+        if "record" in value:
+            return checked_record(core, convert(value["record"], Record))
+        if value.get("letter") is not None and value.get("deliveries") is not None:
+            return _post(core, convert(value, ExportedLetter))
     except msgspec.ValidationError as broken:
         raise Invalid(f"is not as an export writes it: {broken}", field=field, hint=LINE_RULE) from None
     except Invalid as broken:
         broken.field = f"{field}: {broken.field}"
         raise
+    raise Invalid("is not a line of an export", field=field, hint=LINE_RULE)
 
 
-def _post(core: Core, message: Message, deliveries: tuple[Delivery, ...]) -> Post:
+def _post(core: Core, exported: ExportedLetter) -> Post:
     """Return the write of a letter, if it could have been sent here and its deliveries could belong to it."""
-    now = check_time(message.created_at, "created_at")
-    message = _with_one_human(message)
+    now, message = check_time(exported.letter.created_at, "created_at"), _with_one_human(exported.letter)
     set_by_room = {name: getattr(message, name) for name in ("thread_id", "hops", "trace", "proven", "proof")}
     # A file can hold anything: only what could have been sent here is taken in.
     if replace(compose(core, draft_of(message), now), **set_by_room) != message:
@@ -216,7 +259,7 @@ def _post(core: Core, message: Message, deliveries: tuple[Delivery, ...]) -> Pos
     check_count(message.hops, "hops", least=0)
     check_id(message.thread, "thread_id")
     boot = core.now().boot
-    held = tuple(_delivery(message, delivery, boot) for delivery in deliveries)
+    held = tuple(_delivery(message, delivery, boot) for delivery in exported.deliveries)
     if len({delivery.mailbox for delivery in held}) != len(held):
         raise Invalid("hold a mailbox twice", field="deliveries")
     return Post(message=message, encoded=encode_within_limit(message, core.limits), deliveries=held)

@@ -9,6 +9,5 @@ nanobot      fields of letters in the metadata of nanobot's bus
 alerts       alerts for a watch's program and for the receiver of a webhook
 events       events in both dialects
 federation   the envelope between systems, as post rooms and as agent-inbox have it, and refusals
-export       the lines of an exported room
 errors       errors in the form of each dialect
 """
