@@ -16,8 +16,9 @@ from postroom.core import conversations
 from postroom.core import threads as core_threads
 from postroom.core.authorize import OWNER, Principal, agent_principal
 from postroom.core.conversations import Guest, OpenConversation, RecentLetters, TakeTurn, View
-from postroom.core.threads import TurnFilter
+from postroom.core.threads import TurnFilter, ViewTurns
 from postroom.core.verb import perform
+from postroom.formats.mail import presence_record, stats_record
 from postroom.model.message import payload_to_parts
 from postroom.model.query import Query
 from postroom.model.record import CONVERSATION, HAPPENED
@@ -429,20 +430,22 @@ def test_a_summary_counts_and_lists(room: Room, clock: FakeClock) -> None:
     core = room.core
     assert (
         "0 turns, 2 participants, 0 threads; active."
-        == core_threads.summary(core, conversing.get_view(core, OWNER, id), TurnFilter()).text
+        == core_threads.summary(core, conversing.get_view(core, OWNER, id), ()).text
     )
     root = say(room, id, "ann", "1")
     clock.advance(60)
     say(room, id, "bob", {"n": 2}, reply_to=root, content_type="data")
     say(room, id, "ann", {"type": "tool", "x": 1}, content_type="tool")
-    found = core_threads.summary(core, conversing.get_view(core, OWNER, id), TurnFilter())
-    assert (found.turns, found.speakers) == (3, {"ann": 2, "bob": 1})
-    assert found.content_types == {"text": 1, "data": 1, "tool": 1}
+    view = conversing.get_view(core, OWNER, id)
+    found = core_threads.summary(core, view, view.letters)
+    counted = stats_record(view, found)
+    assert (counted["totalTurns"], counted["turnsByParticipant"]) == (3, {"ann": 2, "bob": 1})
+    assert counted["turnsByContentType"] == {"text": 1, "data": 1, "tool": 1}
     assert found.text == (
         "3 turns, 2 participants, 1 thread; active. 2030-01-01 12:00 UTC to 2030-01-01 12:01 UTC. "
         "Turns: ann 2, bob 1."
     )
-    assert found.first is not None and found.first.id == root
+    assert found.turns[0].id == root
 
 
 def test_turns_are_picked_by_place_time_thread_speaker_and_type(room: Room, clock: FakeClock) -> None:
@@ -454,10 +457,10 @@ def test_turns_are_picked_by_place_time_thread_speaker_and_type(room: Room, cloc
         reply = {"reply_to": ids[0]} if number == 2 else {}
         ids.append(say(room, id, who, str(number), content_type="x-n" if number == 3 else "text", **reply))
         times.append(clock.wall)
-    view = conversing.get_view(room.core, OWNER, id)
 
     def picked(**wanted: Any) -> list[str]:
-        return [letter.text for letter in core_threads.filter_turns(room.core, view, TurnFilter(**wanted))]
+        turns = ViewTurns(conversation=id, wanted=TurnFilter(**wanted))
+        return [letter.text for letter in perform(room.core, OWNER, turns).letters]
 
     assert picked() == ["0", "1", "2", "3"]
     assert picked(after=ids[1]) == ["2", "3"] == picked(since=times[1])
@@ -473,8 +476,9 @@ def test_turns_are_picked_by_place_time_thread_speaker_and_type(room: Room, cloc
 def test_presence_comes_from_the_directory(room: Room) -> None:
     id = opened(room, "ann", "bob")
     room.mailbox("ann").register()
-    found = core_threads.presence(room.core, conversing.get_view(room.core, BOB, id))
-    assert [(one.seat.agent, one.presence) for one in found] == [("ann", "active"), ("bob", "unknown")]
+    found = core_threads.participants(room.core, conversing.get_view(room.core, BOB, id))
+    shown = [presence_record(*one) for one in found]
+    assert [(one["agent_id"], one["presence"]) for one in shown] == [("ann", "active"), ("bob", "unknown")]
 
 
 def test_who_is_nobodys_agent_sees_and_opens_nothing(room: Room) -> None:

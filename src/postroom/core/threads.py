@@ -7,6 +7,7 @@ that one caller may see and filters, counts and summarises its turns.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,16 +15,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import UnknownMessage
-from ..model.agent import Agent
 from ..model.message import Message, content_type
 from ..model.names import POSTMASTER, check_id, check_scope
 from ..model.query import LetterQuery
 from ..model.record import CARD
 from ..model.thread import (
     Conversation,
-    Participant,
     Thread,
-    ThreadRecord,
     Turn,
     conversation_of,
     fold_conversation,
@@ -34,16 +32,20 @@ from ..model.thread import (
 )
 from ..model.values import check_count, check_label
 from .agents import agent_of
-from .conversations import PAGE, ConversationVerb, missing_turn, reader_of, turn_in, view_of
+from .conversations import PAGE, ConversationVerb, missing_turn, reader_of, view_of
 from .core import find_record
 from .inbox import Messages, check_spelling
 from .names import name_resolver, names_of, seen_by
 from .verb import MailboxVerb, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import TypeVar
 
+    from ..model.agent import Agent
+    from ..model.thread import (
+        Participant,
+    )
     from .authorize import Principal
     from .conversations import View
     from .core import Core
@@ -205,9 +207,7 @@ def _folded(
     return found
 
 
-# Turns of a view: filter, page, summarise; presence of the participants.
-
-UNKNOWN = "unknown"  # the presence of an agent that never registered
+# Turns: filter, page, summarise; the participants.
 
 
 class TurnFilter(Struct, frozen=True, kw_only=True):
@@ -223,25 +223,12 @@ class TurnFilter(Struct, frozen=True, kw_only=True):
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """Counts and lists of a conversation."""
+    """Turns of a conversation, and what is counted in them."""
 
-    turns: int
-    speakers: dict[str, int]  # number of turns by agent
-    content_types: dict[str, int]
-    kinds: dict[str, int]  # number of letters by kind
-    seats: tuple[Participant, ...]
-    strands: tuple[ThreadRecord, ...]
-    first: Message | None
-    last: Message | None
+    turns: Sequence[Message]
+    speakers: Counter[str]  # number of turns by agent
+    threads: int
     text: str  # a summary in a sentence or two
-
-
-class ParticipantPresence(Struct, frozen=True, kw_only=True):
-    """A participant and its presence."""
-
-    seat: Participant
-    agent: Agent | None  # None: it never registered
-    presence: str  # in the words of agent-inbox
 
 
 @verb("view_turns", Messages, action="talks", writes=False, local=True)
@@ -256,7 +243,7 @@ class ViewTurns(ConversationVerb, kw_only=True):
         reader, wanted = reader_of(principal), self.wanted
         query = LetterQuery(conversation=check_id(self.conversation, "conversation"), party=reader)
         if not core.store.letters(replace(query, limit=1)):
-            return Messages([*view_of(core, reader, self.conversation).letters])  # or Missing
+            view_of(core, reader, self.conversation)  # or Missing
         after = 0 if wanted.after is None else _turn(core, query, wanted.after)
         before = None if wanted.before is None else _turn(core, query, wanted.before)
         query = replace(query, after=after, before=before, order="newest" if self.newest_first else "age")
@@ -283,30 +270,12 @@ def _turn(core: Core, query: LetterQuery, letter: str) -> int:
     return found.number
 
 
-def filter_turns(core: Core, view: View, wanted: TurnFilter) -> list[Message]:
-    """Return the turns that pass the filter, the oldest first; Missing if a named turn is not there."""
-    start = 0 if wanted.after is None else _index_of(view, wanted.after) + 1
-    end = len(view.letters) if wanted.before is None else _index_of(view, wanted.before)
-    speakers = None if wanted.participant is None else names_of(core, wanted.participant)
-    return [letter for letter in view.letters[start:end] if _matches(letter, wanted, speakers)]
-
-
-def summary(core: Core, view: View, wanted: TurnFilter) -> Summary:
-    """Summarise the turns that pass the filter."""
-    letters = filter_turns(core, view, wanted)
-    speakers = Counter(map(name_resolver(core), (letter.sender for letter in letters)))
-    strands = tuple(s for s in view.strands if wanted.thread in {None, s.id})
-    return Summary(
-        turns=len(letters),
-        speakers=dict(speakers),
-        content_types=dict(Counter(map(type_of, letters))),
-        kinds=dict(Counter(letter.kind for letter in letters)),
-        seats=view.seats,
-        strands=strands,
-        first=letters[0] if letters else None,
-        last=letters[-1] if letters else None,
-        text=_summary_text(view, letters, speakers, len(strands)),
-    )
+def summary(core: Core, view: View, turns: Sequence[Message], thread: str | None = None) -> Summary:
+    """Summarise these turns of a conversation, or of one thread of it."""
+    speakers = Counter(map(name_resolver(core), (letter.sender for letter in turns)))
+    threads = sum(thread in {None, strand.id} for strand in view.strands)
+    text = _summary_text(view, turns, speakers, threads)
+    return Summary(turns=turns, speakers=speakers, threads=threads, text=text)
 
 
 def type_of(letter: Message) -> str:
@@ -315,20 +284,10 @@ def type_of(letter: Message) -> str:
     return content_type(letter) if note is None else note.content_type
 
 
-def presence(core: Core, view: View) -> list[ParticipantPresence]:
-    """Return all participants of a conversation with their presence."""
-    moment = core.now()
-    found = []
-    for seat in view.seats:
-        card = find_record(core, CARD, seat.agent)
-        agent = None if card is None else agent_of(core, card, moment)
-        word = UNKNOWN if agent is None else agent.presence.inbox_word
-        found.append(ParticipantPresence(seat=seat, agent=agent, presence=word))
-    return found
-
-
-def _index_of(view: View, id: str) -> int:
-    return view.letters.index(turn_in(view, id))
+def participants(core: Core, view: View) -> list[tuple[Participant, Agent | None]]:
+    """Return all participants of a conversation; as agents, too, if they are registered."""
+    moment, cards = core.now(), ((seat, find_record(core, CARD, seat.agent)) for seat in view.seats)
+    return [(seat, None if card is None else agent_of(core, card, moment)) for seat, card in cards]
 
 
 def _matches(letter: Message, wanted: TurnFilter, speakers: Sequence[str] | None) -> bool:

@@ -6,9 +6,11 @@ means two things, so one object serves both: each client reads the fields that i
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..core.conversations import Guest, TakeTurn
+from ..core.threads import type_of
 from ..errors import Invalid
 from ..model.message import content_of, content_type, is_typed, payload_to_parts
 from ..model.thread import conversation_of, letter_of_turn, note_of, reply_of, thread_of, turn_id
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..core.conversations import View
-    from ..core.threads import ParticipantPresence, Summary
+    from ..core.threads import Summary
+    from ..model.agent import Agent
     from ..model.message import Message
     from ..model.thread import Participant, Shape, ThreadRecord
 
@@ -162,21 +165,21 @@ def thread_record(strand: ThreadRecord, conversation: str, turns: Sequence[Messa
     )
 
 
-def stats_record(summary: Summary) -> dict[str, Any]:
+def stats_record(view: View, summary: Summary) -> dict[str, Any]:
     return {
-        "totalTurns": summary.turns,
-        "turnsByContentType": summary.content_types,
-        "turnsByParticipant": summary.speakers,
-        "lettersByKind": summary.kinds,
-        "activeParticipants": len(summary.seats),
-        "threadCount": len(summary.strands),
+        "totalTurns": len(summary.turns),
+        "turnsByContentType": dict(Counter(map(type_of, summary.turns))),
+        "turnsByParticipant": dict(summary.speakers),
+        "lettersByKind": dict(Counter(letter.kind for letter in summary.turns)),
+        "activeParticipants": len(view.seats),
+        "threadCount": summary.threads,
     }
 
 
-def presence_record(one: ParticipantPresence) -> dict[str, Any]:
-    seen = one.agent.presence.last_active_at if one.agent else None
-    return seat_record(one.seat) | present(
-        participantId=one.seat.agent,
-        presence=one.presence,
+def presence_record(seat: Participant, agent: Agent | None) -> dict[str, Any]:
+    seen = agent.presence.last_active_at if agent else None
+    return seat_record(seat) | present(
+        participantId=seat.agent,
+        presence=agent.presence.inbox_word if agent else "unknown",  # it never registered
         lastActiveAt=None if seen is None else milliseconds(seen),
     )

@@ -33,7 +33,7 @@ from ..formats.mail import (
     turn_record,
 )
 from ..formats.map import map_message
-from ..model.thread import TURN, letter_of_turn
+from ..model.thread import TURN, letter_of_turn, thread_of
 from ..model.values import as_list, check_count
 from .requests import ForeignVerb, time_of
 
@@ -84,18 +84,13 @@ def turns_wanted(params: Mapping[str, Any]) -> TurnFilter:
     )
 
 
-def turns_between(view: View, params: Mapping[str, Any]) -> TurnFilter:
+def turns_between(view: View, words: Mapping[str, Any], thread: str | None) -> list[Message]:
     """Return the turns from one to another, including both; or those of one thread."""
-    words = {snake(name): value for name, value in params.items() if value is not None}
     letters = view.letters
     first, last = _turn_id(words.get("from_turn_id"), "scope"), _turn_id(words.get("to_turn_id"), "scope")
     start = 0 if first is None else letters.index(turn_in(view, first))
     end = len(letters) - 1 if last is None else letters.index(turn_in(view, last))
-    return TurnFilter(
-        thread=_text(words, "thread_id"),
-        after=letters[start - 1].id if start else None,
-        before=letters[end + 1].id if end + 1 < len(letters) else None,
-    )
+    return [letter for letter in letters[start : end + 1] if thread in {None, thread_of(letter)}]
 
 
 def list_filter(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -257,11 +252,11 @@ class Get(ConversationVerb, kw_only=True):
         view, include = self.view(core, principal), self.include or {}
         newest = include.get("recentTurns")
         turns = [turn_record(letter) for letter in view.letters]
-        summary = core_threads.summary(core, view, TurnFilter()) if include.get("stats") else None
+        summary = core_threads.summary(core, view, view.letters) if include.get("stats") else None
         return _with_turns(view, turns) | present(
             participants=[seat_record(seat) for seat in view.seats],
             recentTurns=turns[-limit_of(newest) :] if isinstance(newest, int) and newest else None,
-            stats=stats_record(summary) if summary else None,
+            stats=stats_record(view, summary) if summary else None,
         )
 
 
@@ -478,17 +473,20 @@ class Summarise(ConversationVerb, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
         view = self.view(core, principal)
-        result = core_threads.summary(core, view, turns_between(view, self.scope or {}))
-        ends = {"firstTurn": result.first, "lastTurn": result.last}
+        wanted = {snake(name): value for name, value in (self.scope or {}).items() if value is not None}
+        thread = _text(wanted, "thread_id")
+        turns = turns_between(view, wanted, thread)
+        result = core_threads.summary(core, view, turns, thread)
+        ends = {"firstTurn": turns[0], "lastTurn": turns[-1]} if turns else {}
         return {
             "conversationId": view.talk.id,
             "summary": result.text,
             "generated": False,  # no model wrote it: these are counts
             "status": view.talk.status,
-            "stats": stats_record(result),
-            "participants": [seat_record(seat) for seat in result.seats],
+            "stats": stats_record(view, result),
+            "participants": [seat_record(seat) for seat in view.seats],
             "threads": thread_records(view),
-        } | present({name: None if letter is None else turn_record(letter) for name, letter in ends.items()})
+        } | {name: turn_record(letter) for name, letter in ends.items()}
 
 
 @_mail("replay", "conversation, turns, threads, hasMore, nextCursor, missedCount", writes=False)
@@ -505,7 +503,8 @@ class Replay(ConversationVerb, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
         view = self.view(core, principal)
-        found = core_threads.filter_turns(core, view, turns_wanted(set_parameters(self)))
+        wanted = core_threads.ViewTurns(conversation=self.conversation, wanted=turns_wanted(set_parameters(self)))
+        found = perform(core, principal, wanted).letters
         found = found if self.count is None else found[-limit_of(self.count) :]
         limit = None if self.limit is None else limit_of(self.limit)
         rows = _turn_rows(found, limit)
@@ -522,7 +521,7 @@ class Presence(ConversationVerb, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
         view = self.view(core, principal)
-        rows = [presence_record(one) for one in core_threads.presence(core, view)]
+        rows = [presence_record(*one) for one in core_threads.participants(core, view)]
         return {"conversationId": view.talk.id, "participants": rows}
 
 
