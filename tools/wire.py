@@ -13,7 +13,7 @@ from postroom.formats.errors import BAD_TOKEN, CODES, INTERNAL_ERROR, NoSuchMeth
 from postroom.formats.errors import NUMBERS as MAIL_NUMBERS
 from postroom.formats.events import MAP_TYPES, TYPES
 from postroom.formats.federation import NUMBERS, PeerRefusal
-from postroom.formats.shapes import result_names
+from postroom.formats.plain import result_names
 from postroom.map.session import MAP
 from postroom.server.describe import kind_of
 from postroom.server.inbox_actions import ACTIONS

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from postroom.errors import Invalid
-from postroom.model.webhook import read_target
-from postroom.policy.webhook_targets import check_target, kind_of, may_be_called, why_not
+from postroom.model.webhook import check_target, kind_of, may_be_called, read_target, why_not
 
 KINDS = {
     "public": "8.8.8.8 93.184.216.34 100.63.255.255 100.128.0.0 172.32.0.1 2606:2800:220:1::1 2a00::1",

@@ -150,7 +150,7 @@ class Command:
         """The fields of its answer in JSON, besides schema and command."""
         if self.named or self.verb is None:
             return self.named
-        from ..formats.shapes import result_names  # noqa: PLC0415 - only for help
+        from ..formats.plain import result_names  # noqa: PLC0415 - only for help
 
         return result_names(self.verb.declaration())
 

@@ -25,8 +25,7 @@ from ..model.message import Priority
 from ..model.names import check_agent, meant
 from ..model.record import ALERT_LOG, CALLS, WEBHOOK, pair_key
 from ..model.values import check_line, is_made_id
-from ..model.webhook import OpenCall, Webhook, read_target, secret_of
-from ..policy.webhook_targets import check_target
+from ..model.webhook import OpenCall, Webhook, check_target, read_target, secret_of
 from ..store.protocol import Put, record_keys
 from . import alerts, names
 from .alerts import find_log

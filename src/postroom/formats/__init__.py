@@ -1,6 +1,6 @@
 """One codec for each outside format: each module turns values of the model into plain dictionaries, and back.
 
-plain        our own JSON: every field always there; shapes: its JSON Schema
+plain        our own JSON: every field always there; its types, for JSON Schema
 inbox        agent-inbox: messages, requests to send one, agents, and the lines of inbox.jsonl
 mail         `mail/*`: conversations, turns and threads in both dialects
 map          MAP: names, addresses, messages of sessions and of the link, agents, errors

@@ -1,18 +1,21 @@
 """The codec of our own JSON, in which every field is always present.
 
 `FORMS` is the table of the types whose JSON differs from their fields; `plain` makes JSON of any value by it,
-`read_result` reads the answer of a server, and `shapes` makes the schemas. The table names types as text, so that
-a command which sends loads few of their modules.
+`read_result` reads the answer of a server, and `json_type` makes the types of the schemas. The table names types as
+text, so that a command which sends loads few of their modules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+from types import SimpleNamespace, UnionType
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from msgspec import UNSET, Struct
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
 from ..model.agent import Agent
@@ -23,8 +26,6 @@ from ..model.query import Found
 from ..model.record import Change, Cursor
 
 if TYPE_CHECKING:
-    from msgspec import UnsetType
-
     from ..core.agents import Agents
     from ..core.verb import Declaration
     from ..letter import Letter
@@ -42,7 +43,7 @@ _PLAIN = {str, int, bool, type(None), dict}  # types of values that are JSON alr
 
 
 class Form(Struct, frozen=True):
-    """How the JSON of a type differs from its fields. Types are named as `shapes` knows them."""
+    """How the JSON of a type differs from its fields. Types are named as `_types` knows them."""
 
     # Of fields that the type has not, or that are of another type there, or whose type has a form.
     types: Mapping[str, str] = {}
@@ -357,3 +358,66 @@ FORMS: dict[str, Form] = {  # by module and name of the type
     "dead.Revived": Form(*_MOVES),
     "work.Settled": Form({**_MOVES[0], "receipts": "list[Receipt]"}, _MOVES[1]),
 }
+
+
+# Schemas: the types of this JSON
+
+_MADE: set[type] = set()  # types of JSON, which hold no values of ours
+
+
+@cache
+def _types() -> dict[str, Any]:
+    """Return the types that the forms name."""
+    from ..core import messages, tasks  # noqa: PLC0415 - a command that sends needs no schema
+    from ..model import agent, alert, delivery, message, peer, query, report, task  # noqa: PLC0415 - as above
+
+    modules = (agent, alert, delivery, message, messages, peer, query, report, task, tasks)
+    found = {name: kind for module in modules for name, kind in vars(module).items()}
+    return found | globals() | {"datetime": datetime, "UnsetType": UnsetType}
+
+
+def result_names(declaration: Declaration) -> tuple[str, ...]:
+    """Return the fields of the JSON of a verb's result."""
+    return _names(declaration.result) if declaration.under is None else (declaration.under,)
+
+
+def _names(result: Any) -> tuple[str, ...]:
+    form = form_of(result)
+    if form is None:
+        return tuple(result.__struct_fields__)
+    if form.alone:
+        return tuple(form.types)
+    own = _names(_types()[form.of]) if form.of else result.__struct_fields__
+    return tuple(dict.fromkeys((*(name for name in own if name not in hidden(result, form)), *form.types)))
+
+
+@cache
+def json_type(wanted: Any) -> Any:
+    """Return the type of the JSON that `plain` makes of a value of this type."""
+    if wanted is Cursor:
+        return str
+    parts = get_args(wanted)
+    if get_origin(wanted) in {Union, UnionType}:
+        return Union[tuple(map(json_type, parts))]  # noqa: UP007 - of any number of types
+    if get_origin(wanted) in {list, tuple, dict}:
+        return get_origin(wanted)[tuple(map(json_type, parts))]
+    if wanted is Change or wanted in _MADE or not (isinstance(wanted, type) and issubclass(wanted, Struct)):
+        return wanted
+    form = form_of(wanted) or Form()
+    of = _types()[form.of] if form.of else wanted
+    own = {} if form.alone else _hints(json_type(of) if form.of else of)
+    kept = {name: hint for name, hint in own.items() if name not in hidden(wanted, form)}
+    hints = kept | get_type_hints(SimpleNamespace(__annotations__=dict(form.types)), _types())
+    fields = [
+        (field, json_type(hint), UNSET) if UnsetType in get_args(hint) else (field, json_type(hint))
+        for field, hint in hints.items()
+    ]
+    # The module tells apart two types of one name.
+    made = msgspec.defstruct(form.name or wanted.__name__, fields, module=of.__module__, kw_only=True)
+    _MADE.add(made)
+    return made
+
+
+def _hints(of: type[Struct]) -> dict[str, Any]:
+    hints = get_type_hints(of, include_extras=True)
+    return {field: hints[field] for field in of.__struct_fields__}

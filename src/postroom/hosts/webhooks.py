@@ -34,8 +34,7 @@ from ..core.authorize import NOTIFIER
 from ..core.verb import perform
 from ..errors import Missing, PostroomError
 from ..formats.alerts import webhook_call
-from ..model.webhook import read_target, signed_headers
-from ..policy.webhook_targets import why_not
+from ..model.webhook import read_target, signed_headers, why_not
 from ..watcher import room_watch
 
 if TYPE_CHECKING:

@@ -13,6 +13,6 @@ search     the search language; text as words
 record     small named records with a revision; changes and cursors
 alert      alerts to agents about mail, and the times at which mail was shown
 peer       other systems with which a room exchanges mail
-webhook    webhooks, their targets and signatures
+webhook    webhooks, their targets and which of them may be called, and signatures
 report     statistics, traces and health findings
 """

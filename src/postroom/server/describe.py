@@ -12,7 +12,7 @@ from msgspec import NODEFAULT, UNSET
 
 from .. import __version__
 from ..core.verb import parameters
-from ..formats.shapes import json_type
+from ..formats.plain import json_type
 from ..model.codec import to_plain
 from ..model.message import Part
 from .http import VERBS_AT
