@@ -1,7 +1,7 @@
 """The codec of our own JSON, in which every field is always present.
 
 `FORMS` is the table of the types whose JSON differs from their fields; `plain` makes JSON of any value by it,
-`read_result` reads the answer of a server, and `json_type` makes the types of the schemas. The table names types as
+`read_result` reads the answer of a server, and `json_type` makes the types of schemas. The table names types as
 text, so that a command which sends loads few of their modules.
 """
 
