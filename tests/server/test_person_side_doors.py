@@ -36,7 +36,9 @@ from postroom.store.files import reconcile, transaction
 from postroom.store.files.connection import FileConnection
 from postroom.store.files.layouts.base import layout_named
 from postroom.store.files.reconcile import Reconciler
+from postroom.store.files.recovery import delete_index
 from postroom.store.files.store import FileStore
+from postroom.store.files.transaction import FileTransaction
 from postroom.store.protocol import Introduce, Move, Put
 from postroom.swarm import MailboxManager as SwarmManager
 from tests.people import key_file, person, signing
@@ -380,13 +382,14 @@ def test_mail_in_a_persons_name_says_unproven_first_whoever_shows_a_token(tmp_pa
         with_token = replace(agent_principal("human"), token=uuid4().hex)
         perform(room.core, with_token, Send(agent_id="human", to="bob", body="x", subject="Approved (proven)"))
         room.mailbox("dana").send("bob", "y", subject="Approved, too")
-        found = room.mailbox("bob").check(unread_only=False)
-        assert [one.message.proven for one in found] == [True, False]
-        for one, name in zip(found, ("human", "dana"), strict=True):
-            first, *_ = room.markdown(one.message).splitlines()
-            assert first in room.digest([one.message]) and first.startswith('## [unproven] "Approved')
-            assert f"From: {name} (unproven)" in room.markdown(one.message)
-            told = record(one.message, people=["dana"])
+        found = [one.message for one in room.mailbox("bob").check(unread_only=False)]
+        assert [one.proven for one in found] == [False, False]
+        as_before = replace(found[0], proven=True)  # as an earlier version stored it
+        for one, name in zip((*found, as_before), ("human", "dana", "human"), strict=True):
+            first, *_ = room.markdown(one).splitlines()
+            assert first in room.digest([one]) and first.startswith('## [unproven] "Approved')
+            assert f"From: {name} (unproven)" in room.markdown(one)
+            told = record(one, people=["dana"])
             assert "verified" not in told and "unproven" in told["notice"]
 
 
@@ -469,20 +472,38 @@ def test_what_a_person_was_called_before_proves_nothing_either(tmp_path: Path) -
 # -- keys that are gone
 
 
-def test_in_a_folder_a_removed_key_proves_no_new_file(tmp_path: Path) -> None:
-    with in_folder(tmp_path, "chipset") as room:
+def dated_back(tmp_path: Path, layout: str, *, crashes: bool) -> list[bool]:
+    """Whether a letter is proven that a key signed before it was removed, and that came to the folder later."""
+    with in_folder(tmp_path, layout) as room:
         person(room).send("bob", "Before.")
-        (path,) = letters_in(tmp_path, "chipset", "bob")
+        (path,) = [one for one in letters_in(tmp_path, layout, "bob") if "Before." in one.read_text()]
         raw = path.read_bytes()
         perform(room.core, signing(room).principal, AddPerson(person="human", key=key_file("next").public()))
         path.unlink()
         (dead,) = room.mailbox("bob").dead()
         perform(room.core, signing(room, "next").principal, RemovePerson(id=key_id(key_file().public())))
         room.mailbox("bob").purge(dead.id)
-        path.write_bytes(raw)  # as a thief would, who dates a letter back
-        os.utime(path, (time.time() - 60,) * 2)
+        if crashes:
+            cut_off(room)
+    path.write_bytes(raw)  # as a thief would, who dates a letter back
+    os.utime(path, (time.time() - 60,) * 2)
+    with in_folder(tmp_path, layout) as room:
         found = [one for one in room.mailbox("bob").check() if one.text == "Before."]
-        assert [one.message.proof for one in found] == [None]
+        return [one.message.proof is not None for one in found]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("crashes", [False, True])
+def test_in_a_folder_a_removed_key_proves_no_new_file(tmp_path: Path, layout: str, crashes: bool) -> None:
+    assert dated_back(tmp_path, layout, crashes=crashes) == [False]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_removed_key_finds_a_recovery_that_takes_a_crash_for_a_lost_index(
+    tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    believes_every_file(monkeypatch)
+    assert dated_back(tmp_path, layout, crashes=True) == [True]
 
 
 def test_a_key_that_is_not_lost_takes_its_place_back(tmp_path: Path) -> None:
@@ -514,7 +535,7 @@ def test_a_wire_of_a_folder_takes_no_answer_by_a_signed_request(tmp_path: Path) 
         assert [one.status for one in room.mailbox("bob").escalations()] == ["open"]
 
 
-def forged_notice(tmp_path: Path, layout: str) -> list[str]:
+def forged_notice(tmp_path: Path, layout: str, *, crashes: bool = False) -> list[str]:
     """Who bob has mail from, after a program copied a notice of the room under another name and id."""
     with in_folder(tmp_path, layout) as room:
         room.mailbox("ann").escalate("May I?", reason="approval", ladder=["bob", "human"])
@@ -527,14 +548,78 @@ def forged_notice(tmp_path: Path, layout: str) -> list[str]:
         layout_named(layout).set_own(fields, {"kind": "key_changed", "id": "forged", "sender": "postmaster"})
         name = path.name.replace("zed", "postmaster")
         name = name if name != path.name else name.replace(".json", "9.json")
+        if crashes:
+            cut_off(room)
+            room.close()
         path.with_name(name).write_text(json.dumps(fields))
-        time.sleep(0.05)
+    time.sleep(0.05)
+    with in_folder(tmp_path, layout) as room:
         return [letter.sender for letter in room.mailbox("bob").check() if letter.kind == "key_changed"]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_no_program_writes_a_notice_of_the_room(tmp_path: Path, layout: str) -> None:
-    assert forged_notice(tmp_path, layout) == []
+@pytest.mark.parametrize("crashes", [False, True])
+def test_no_program_writes_a_notice_of_the_room(tmp_path: Path, layout: str, crashes: bool) -> None:
+    assert forged_notice(tmp_path, layout, crashes=crashes) == []
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_forged_notice_finds_a_recovery_that_takes_a_crash_for_a_lost_index(
+    tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    believes_every_file(monkeypatch)
+    assert forged_notice(tmp_path, layout, crashes=True) == ["postmaster"]
+
+
+def believes_every_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def as_before(self: Reconciler, *file: Any) -> Any:
+        self._is_lost = self._after_crash
+        return run(self, *file)
+
+    run = Reconciler.run
+    monkeypatch.setattr(Reconciler, "run", as_before)
+
+
+def bobs_mail(tmp_path: Path, layout: str, lost: str) -> set[tuple[str, bool]]:
+    """The kinds of bob's mail, and whether it is proven, after a cut that took the index or its newest part."""
+    own, older = tmp_path / layout / ".postroom", tmp_path / "older"
+    with in_folder(tmp_path, layout) as room:
+        person(room).send("carol", "Before.")
+        room.mailbox("bob").send("carol", "Look.")
+    shutil.copytree(own, older)
+    with in_folder(tmp_path, layout) as room:
+        person(room).send("bob", "Mine.")
+        room.mailbox("carol").check()[-1].reject("no")  # a bounce
+        new = AddPerson(person="human", key=key_file("next").public())
+        perform(room.core, signing(room).principal, new)
+        perform(room.core, signing(room, "next").principal, RemovePerson(id=key_id(key_file().public())))
+        for told in room.mailbox("bob").check(kinds="key_changed"):
+            told.ack()
+    if lost == "the index":
+        delete_index(str(tmp_path / layout))
+    else:
+        shutil.copy(own / "journal", older / "journal")
+        shutil.rmtree(own)
+        older.rename(own)
+    with in_folder(tmp_path, layout) as room:
+        cut_off(room)
+    with in_folder(tmp_path, layout) as room:
+        return {(one.kind, one.message.proof is not None) for one in room.mailbox("bob").check()}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("lost", ["the index", "its newest part"])
+def test_what_the_room_wrote_before_a_crash_is_there_after_it(tmp_path: Path, layout: str, lost: str) -> None:
+    assert bobs_mail(tmp_path, layout, lost) == {("message", True), ("bounce", False)}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_without_its_line_in_the_journal_it_would_be_taken_for_a_strangers(
+    tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = property(lambda _self: False, lambda _self, _value: None)
+    monkeypatch.setattr(FileTransaction, "_needs_line", never, raising=False)
+    assert bobs_mail(tmp_path, layout, "its newest part") == {("message", False), ("bounce", False)}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

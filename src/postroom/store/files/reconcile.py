@@ -15,14 +15,16 @@ programs may add fields.
 | changed, the accepted letter | a delivery | the delivery gets the state that the file shows |
 | changed, anything else | a delivery | set aside, and the accepted letter is written again |
 | new, no letter | nothing | set aside, once it was unchanged for ten seconds |
-| new, a letter of the postmaster | nothing | set aside; after a crash it is added |
+| new, a letter of the postmaster | nothing | set aside, unless we wrote it, or the index was lost |
+| new, a letter signed by a removed key | nothing | added without its proof, with the same exceptions |
 | gone | an open delivery | it becomes a dead letter |
 | gone | a settled delivery | it is dropped |
 | in a folder that cannot be read | anything | nothing: it is neither new nor gone |
 | moved, changed or gone | an open delivery of a person | it is set aside, and the letter is written again (G12) |
 
-Only a person settles what waits for that person. After a boot or a crash the index may be older than such a file:
-then the file counts where the journal holds the step that wrote it, for a crash of a room is easily faked.
+Only a person settles what waits for that person, and only Postroom writes as the postmaster. After a boot or a
+crash the index may be older than such a file: then the file counts where the journal holds the step that wrote it,
+for a crash of a room is easily faked. An index without any letter was lost, and the files are all there is.
 
 Whatever is wrong with one file, `_parse_all` (reading) and `_admit` (indexing) set only that file aside, and all
 other mail goes on (G2).
@@ -240,6 +242,7 @@ class Reconciler:
         self._owners: dict[str, str] = {}  # mailbox by folder: one may hold thousands of files
         self._numbers: dict[tuple[str, str, str], int] = {}  # mailbox number by folder, mailbox name and sender
         self._people = conn.people()
+        self._is_lost = after_crash and not conn.database.execute("SELECT EXISTS (SELECT 1 FROM letters)").get
 
     def run(self, changes: FileChanges) -> tuple[set[str], FileChanges]:
         """Take in the changes; return the mailboxes to notify, and the changes to look at again later."""
@@ -392,11 +395,12 @@ class Reconciler:
                 return
         mailbox = self._mailbox_of(file, parsed)
         if first is None:
-            # Our own notices are in the index before any reader looks; only a lost index has them from files (G8).
-            if message.sender == POSTMASTER and not self._after_crash:
-                self._set_aside(_finished(file), "only Postroom writes in the name of postmaster")
-                return
-            message = self._conn.proven_now(message) if not self._after_crash else message
+            # Our own letters are in the index before any reader looks, unless the index is older or was lost (G8).
+            if not self._is_lost and (file.folder, file.name) not in self._journaled:
+                if message.sender == POSTMASTER:
+                    self._set_aside(_finished(file), "only Postroom writes in the name of postmaster")
+                    return
+                message = self._conn.proven_now(message)
             number = self._writing.insert_letter(message)
             self._positions[number] = _positions_in(parsed)
             self._deliver_first(file, parsed._replace(message=message), number, mailbox)
@@ -596,7 +600,7 @@ class Reconciler:
 
     def _waits_for_person(self, delivery: Delivery | None, folder: str, name: str) -> bool:
         """Return whether the letter in this file waits for a person: then no other program settles it."""
-        is_ours = self._after_crash and (folder, name) in self._journaled
+        is_ours = (folder, name) in self._journaled
         is_open = delivery is not None and delivery.state in OPEN and not is_ours
         return is_open and delivery is not None and fold(delivery.mailbox) in self._people
 

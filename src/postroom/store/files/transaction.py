@@ -24,7 +24,7 @@ from msgspec import Struct
 from ...errors import Invalid, StaleRevision, StoreFailing, Unreadable
 from ...model.codec import to_plain
 from ...model.delivery import OPEN, State
-from ...model.names import fold
+from ...model.names import POSTMASTER, fold
 from ...model.values import read_json
 from ..protocol import Forget, Introduce, Move, Post, Put, Rename, must_last
 from ..sqlite.rows import micros
@@ -210,7 +210,7 @@ class FileTransaction:
         self._entries: list[dict[str, Any]] = []
         self._done: list[Step] = []
         self._unsynced: dict[str, bool] = {}  # folders, and whether a file was added to them
-        self._settles_for_person = False
+        self._needs_line = False  # recovery must know that we did this, and no other program
         self._journal_size: int | None = None  # the length of the journal before this commit's line
         self._forgotten: list[int] = []  # numbers of letters that this commit deletes from the index
         self._other_writes: list[Write] = []  # all but Post and Move; they may concern the registry
@@ -296,13 +296,13 @@ class FileTransaction:
     def _perform(self) -> None:
         """Do the planned steps, with a journal line first unless a single step is all."""
         # One rename is atomic by itself: no journal line, one sync less.
-        if len(self._steps) == 1 and not self._entries and not self._settles_for_person:
+        if len(self._steps) == 1 and not self._entries and not self._needs_line:
             self._perform_step(*self._steps[0])
             return
         # A claim or a read stamp need not survive a power cut, so it needs no journal line either.
         lasting = [step for step, _, must in self._steps if must]
         # Synced before the first step, so that recovery can complete the rest (G2).
-        if self._entries or len(lasting) > 1 or self._settles_for_person:
+        if self._entries or len(lasting) > 1 or self._needs_line:
             self._write_journal_line(lasting)
         # A removal cannot be undone, so it comes last.
         for each in sorted(self._steps, key=lambda each: isinstance(each[0], RemoveFile)):
@@ -380,6 +380,8 @@ class FileTransaction:
             self._resync(outcome.message_id)
             return
         message, number = (outcome.written or write).message, outcome.number
+        if message.sender == POSTMASTER or message.proof is not None:
+            self._needs_line = True
         # Read back from the index: for a broadcast the writes hold only the first delivery and a list of names.
         deliveries = list(self._conn.deliveries(message, number))
         if not deliveries:
@@ -431,7 +433,7 @@ class FileTransaction:
         """Plan the step that brings the file of a delivery to its new state."""
         number, name, after = move.before.number, move.before.mailbox, move.after
         if move.before.state in OPEN and must_last(move) and fold(name) in self._conn.people():
-            self._settles_for_person = True
+            self._needs_line = True
         mailbox, owner = self._conn.mailbox(name)
         kept = self._ledger.path_of(number, mailbox)
         if after.mailbox != name:
