@@ -317,6 +317,33 @@ def test_what_is_no_file_of_a_key_is_refused_with_its_path(
         KeyFile(path, ask=ended).public()
 
 
+@pytest.mark.parametrize("is_checked", [True, False])
+@pytest.mark.parametrize("place", ["project/keys", "project/src/deep", "folders/bob", "beside"])
+def test_a_key_inside_a_project_or_a_room_is_refused(
+    tmp_path: Path, place: str, is_checked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_checked:  # the planted twin
+        monkeypatch.setattr(key_files, "check_outside", lambda _path: None)
+    path, outside = tmp_path / place / "human.key", tmp_path / "home" / "human.key"
+    (tmp_path / "project" / ".postroom").mkdir(parents=True)
+    postroom.open(f"files:{tmp_path}/folders?layout=swarm").close()
+    postroom.open(tmp_path / "beside" / "room.db").close()
+    make_key(str(path), "")
+    make_key(str(outside), "")
+    for key in (KeyFile(str(path)), KeyFile(str(path) + "2", at_terminal=True)):
+        refused = pytest.raises(NotAllowed, match=r"lies in the folder of .*POSTROOM_HUMAN_KEY names it")
+        with refused if is_checked else nullcontext():
+            key.public()
+    assert Path(str(path) + "2").exists() is not is_checked, "none is made there, either"
+    linked = tmp_path / "linked"
+    linked.symlink_to(path.parent)
+    with pytest.raises(NotAllowed, match="lies in") if is_checked else nullcontext():
+        KeyFile(str(linked / "human.key")).public()
+    assert KeyFile(str(outside)).public()
+    monkeypatch.setenv("HOME", str(path.parent))  # a project around all that the user has
+    assert KeyFile(str(path)).public()
+
+
 def test_a_broken_file_of_the_key_before_does_not_stop_the_first_use(tmp_path: Path) -> None:
     path = str(tmp_path / "k")
     Path(path + OLD).write_text("broken")
@@ -459,7 +486,7 @@ def test_what_was_refused_is_not_announced_and_the_way_out_is_named(tmp_path: Pa
 
 
 def test_a_key_goes_with_the_person_to_another_name(tmp_path: Path) -> None:
-    path = str(tmp_path / "k")
+    path = str(tmp_path / "keys" / "k")
 
     def as_now(room: Room) -> Room:
         return room.acting_as(replace(OWNER, signer=KeyFile(path, at_terminal=True)))

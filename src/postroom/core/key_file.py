@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ..environment import agent_session, human_key_file, variable, whole_path
+from ..environment import PROJECT, ROOM, agent_session, human_key_file, variable, whole_path
 from ..errors import Invalid, NotAllowed
 from ..model.message import same_name
 from ..model.names import check_agent, meant
@@ -160,6 +160,7 @@ class KeyFile:
 
     def _load(self) -> Ed25519PrivateKey:
         if self._private is None:
+            check_outside(self.path)
             raw = read_own(self.path)
             if raw is None and not self._at_terminal:
                 hint = "postroom people add makes one at a terminal; POSTROOM_HUMAN_KEY names another file"
@@ -218,6 +219,19 @@ def check_no_session(core: Core, person: str, inside: str = "") -> None:
         where, how = (mark, f"{mark} is not set") if mark else (inside, f"no host of {inside} runs")
         hint = f"{ASK_A_PERSON}; a person types in a terminal where {how}"
         raise NotAllowed(f"nobody acts for {person} inside an agent's session ({where})", hint=hint)
+
+
+def check_outside(path: str) -> None:
+    """Raise NotAllowed if a key lies in a project or beside a room, where agents read, write and commit files.
+
+    Folders around the user's home do not count: a project there would hold every file of the user.
+    """
+    home, place = Path.home().resolve(), Path(path).parent.resolve()
+    marks = [place / ROOM, *(folder / PROJECT for folder in (place, *place.parents))]
+    for mark in marks:
+        if os.path.lexists(mark) and not home.is_relative_to(mark.parent):
+            text = f"the key in {path} lies in the folder of {mark}"
+            raise NotAllowed(text, field="human_key", hint="move it out of there; POSTROOM_HUMAN_KEY names it")
 
 
 def read_own(path: str) -> bytes | None:
