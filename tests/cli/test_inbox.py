@@ -87,13 +87,18 @@ def test_what_is_declined_says_why(shell: Shell) -> None:
 def test_a_letter_is_read_whole_with_the_letters_before_it(shell: Shell) -> None:
     with shell.room() as room:
         first = room.mailbox("human").send("bob", "How far are you?", id="m-1")
+        gone = room.mailbox("bob").reply(first.id, "Quite far.", id="m-0")
+    shell.sign()
+    shell.json("read", gone.id, "--as", "human")  # what was not read before is not shown
+    with shell.room() as room:
+        room.mailbox("bob").unsend(gone.id)
         room.mailbox("bob").reply(first.id, "line\n" * 60 + "the end", id="m-2")
     with Pane(shell, "inbox", counted=True, NO_COLOR="1") as pane:
         pane.see("human: 1 waits", "letter  bob   line")
         pane.keys("Enter")
         pane.see("From    bob", "│ line", "r reply  x done  q back")
         pane.keys("G")
-        pane.see("│ the end", "Before it:", "│ How far are you?", gone="Subject")
+        pane.see("│ the end", "Before it:", "[taken back]", "│ Quite far.", "│ How far are you?", gone="Subject")
         pane.keys("g", "q")
         pane.see("human: 1 waits", "letter  bob   line")  # read, and not done with
         (life,) = shell.json("trace", "m-2", "--as", "human")["stops"]

@@ -72,7 +72,7 @@ def test_an_open_escalation_is_read_by_people() -> None:
     with postroom.open("memory:") as room:
         room.mailbox("bob").escalate("May I?", reason="approval", subject="The index")
         (letter,) = room.mailbox("human").check()
-        lines = session.lines_of(screen(), letter.message, ())
+        lines = session.lines_of(screen(), letter.message, (), ())
     assert lines[-3:] == ["│ May I?", "│ Reason: approval", ""]
 
 
@@ -109,7 +109,7 @@ def test_no_subject_begins_a_line_as_the_post_room_does(
 ) -> None:
     monkeypatch.setattr(session, "FURTHER_IN", further_in)
     letter = Message(id="m-1", sender="eve", subject=FORGED, recipients=(), created_at=NOW)
-    lines = session.lines_of(screen(), letter, ())
+    lines = session.lines_of(screen(), letter, (), ())
     assert all(width(line) <= 80 for line in lines)
     labels = [line.split()[0] for line in lines if not line.startswith((output.BAR, " ")) and line]
     assert (labels == ["Id", "From", "Sent", "Subject"]) is is_told_apart

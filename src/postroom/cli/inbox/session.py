@@ -40,7 +40,7 @@ from .state import Do, Edit, InboxState, Leave, Open, Refresh
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from ...mailbox import Mailbox
     from ...model.message import Message
@@ -116,20 +116,34 @@ MOST_FACT = 3  # lines; a letter may have ten thousand recipients
 FURTHER_IN = "    "
 
 
-def read(box: Mailbox, entry: Entry) -> tuple[Message, list[Message]]:
-    """Return the letter of an entry, and the earlier ones of its thread, newest first; mark nothing as read."""
+def read(box: Mailbox, entry: Entry) -> tuple[Message, list[Message], set[str]]:
+    """Return the letter of an entry, the earlier ones of its thread, newest first, and the ids of those that were
+    taken back; mark nothing as read.
+    """
     letters = box.thread(entry["thread"])
     earlier = list(takewhile(lambda message: message.id != entry["letter"], letters))
     if len(earlier) == len(letters):
         raise UnknownMessage(f"the letter {entry['letter']} is gone", field="letter")
-    return letters[len(earlier)], earlier[::-1][:MOST_BEFORE]
+    shown = earlier[::-1][:MOST_BEFORE]
+    lives = {letter.id: box.trace(letter.id).stops for letter in shown}
+    return (
+        letters[len(earlier)],
+        shown,
+        {id for id, stops in lives.items() if stops and _outcome(stops) == TAKEN_BACK},
+    )
 
 
-def lines_of(screen: Screen, letter: Message, earlier: Sequence[Message]) -> list[str]:
+def lines_of(
+    screen: Screen, letter: Message, earlier: Sequence[Message], taken_back: Collection[str]
+) -> list[str]:
     """Return letters as lines of the screen's width."""
     text = thread(screen, {"letters": [_plain(letter)]})
     if earlier:
-        text += "\n".join(["", "Before it:", "", thread(screen, {"letters": list(map(_plain, earlier))})])
+        pieces = [
+            (f"[{TAKEN_BACK}]\n" if one.id in taken_back else "") + thread(screen, {"letters": [_plain(one)]})
+            for one in earlier
+        ]
+        text += "\n".join(["", "Before it:", "", *pieces])
     shown, left = text[:MOST_CHARACTERS].split("\n"), len(text) - MOST_CHARACTERS
     if left > 0:
         shown += ["", f"… {left} characters more; postroom read {letter.id} shows them all"]
@@ -273,7 +287,7 @@ class InboxSession:
         self._drafts = Drafts(local_place(context.settings.store) or "", box.name)
         self._looked = self._look_at = 0.0
         self._pace = PACE
-        self._letter: tuple[Message, Sequence[Message]] | None = None
+        self._letter: tuple[Message, Sequence[Message], Collection[str]] | None = None
         self._page: tuple[int, list[str]] = (0, [])  # the opened letter, folded to so many columns
         self._state = InboxState(me=box.name, drafts=self._drafts.load(), notice=notice)
 
