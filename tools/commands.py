@@ -56,6 +56,8 @@ must be whole.
 | `text` | all text parts, as one text |
 | `thread` | the id of the thread's first letter |
 | `delivery` | the state at a mailbox: `mailbox`, `number`, `kind`, `state`, `revision`, `attempts`, `delivered_at`, `read_at`, `acked_at`, `dead_at`, `due_at`, `archived_at`, `expires_at`, `reason`, `history`, `arrived`, and `holder`, who claimed it |
+| `proven` | whether its sender showed a token; never of a person |
+| `proof` | the signature of the person who wrote it, which the room has checked: `key`, `signature`, `over`, `room`, `recipients`; `null` of any other letter, so mail in a person's name without it is [unproven](people.md#how-agents-know-that-it-is-you) |
 | `token`, `lease_seconds` | only from `claim`: the proof of holding the letter, and for how long |
 
 ## Errors as JSON

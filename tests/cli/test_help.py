@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import shutil
 from datetime import timedelta
@@ -34,6 +35,17 @@ EXAMPLES = [(name, line) for name in COMMANDS for line, _ in command_of(name).ex
 def test_the_page_of_commands_is_what_the_commands_declare() -> None:
     page = runpy.run_path(str(HOME / "tools" / "commands.py"))["page"]()
     assert page == (HOME / "docs" / "commands.md").read_text(encoding="utf-8")
+
+
+def test_every_field_of_a_letter_in_json_is_explained(shell: Shell) -> None:
+    page = (HOME / "docs" / "commands.md").read_text(encoding="utf-8")
+    table = page.partition("\n## Letters\n")[2].partition("\n## ")[0]
+    explained = set(
+        re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in table.splitlines() if "|" in line))
+    )
+    shell.post("ann", "bob", "hello", id="m-1")
+    letter = shell.json("claim", "--as", "bob")["letters"][0]
+    assert set(letter) == explained and {"proven", "proof"} < explained
 
 
 def test_the_overview_names_every_command(shell: Shell) -> None:
