@@ -463,8 +463,10 @@ def test_another_key_in_place_of_a_protected_one_is_protected_and_asks_for_nothi
         assert key.rotate("open barley").key_for(room.core, "human").added_by == "signed"
         assert len(asked) == 1, "the old key was open"
         for file in (path, path + OLD):
-            assert KeyFile(file, ask=lambda _: "open barley").has_passphrase
-        assert not KeyFile(str(tmp_path / "plain"), at_terminal=True).has_passphrase
+            kept = KeyFile(file, ask=lambda _: "open barley")
+            assert kept.public() and kept.has_passphrase
+        plain = KeyFile(str(tmp_path / "plain"), at_terminal=True)
+        assert plain.public() and not plain.has_passphrase
 
 
 def test_what_was_refused_is_not_announced_and_the_way_out_is_named(tmp_path: Path) -> None:

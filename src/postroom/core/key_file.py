@@ -24,7 +24,7 @@ from ..model.record import PERSON
 from ..model.values import passes
 from .authorize import OWNER
 from .core import values_of
-from .people import AddPerson, introduce, is_renamed, note_people, take_over
+from .people import AddPerson, add_first_key, is_renamed, note_people, take_over
 from .verb import perform
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class KeyFile:
         if not self._at_terminal:
             hint = "postroom people add, once, at a terminal"
             raise NotAllowed(f"the room knows no key of {person} yet", hint=hint)
-        first = introduce(core, person, public)
+        first = add_first_key(core, person, public)
         self._tell(f"{person} is known in this room by your key {self.path} from now on")
         return first
 
@@ -128,8 +128,7 @@ class KeyFile:
 
     @property
     def has_passphrase(self) -> bool:
-        """Whether a passphrase opened the file."""
-        self._load()
+        """Whether the key that was read has a passphrase."""
         return bool(self._passphrase)
 
     def rotate(self, passphrase: str) -> KeyFile:
@@ -139,11 +138,6 @@ class KeyFile:
         new = KeyFile(self.path, ask=self._ask, tell=self._tell, inside=self._inside)
         new._passphrase, new._before = passphrase, self
         return new
-
-    @property
-    def is_protected(self) -> bool:
-        """Whether the key that was read has a passphrase."""
-        return bool(self._passphrase)
 
     def check_terminal(self, core: Core, person: str) -> None:
         """Raise NotAllowed unless a person is at a terminal."""

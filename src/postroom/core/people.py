@@ -230,9 +230,14 @@ def is_renamed(core: Core, key: PersonKey, person: str) -> bool:
 
 def take_over(core: Core, key: PersonKey, person: str) -> PersonKey:
     """Let a key sign for the new name of its person; what it signed under the former one stays proven."""
-    new = replace(key, person=person, formerly=(*key.formerly, key.person))
     words = f"{key.person} is called {person} now, and has the same key {key.id}."
-    return commit(core, lambda: ([_changed(core, new), *_notices(core, person, words)], new))
+
+    def plan() -> tuple[Sequence[Write], PersonKey]:
+        now = values_of(core, PERSON, PersonKey)[key.id]  # another process may have removed it meanwhile
+        new = replace(now, person=person, formerly=(*key.formerly, key.person))
+        return [_changed(core, new), *_notices(core, person, words)], new
+
+    return commit(core, plan)
 
 
 def note_people(core: Core, key: PersonKey) -> PersonKey:
@@ -250,7 +255,7 @@ def note_people(core: Core, key: PersonKey) -> PersonKey:
     return change_record(core, PERSON, key.id, PersonKey, noted)
 
 
-def introduce(core: Core, person: str, key: str) -> PersonKey:
+def add_first_key(core: Core, person: str, key: str) -> PersonKey:
     """Add the first key of the room, of its human. Any other is signed for."""
     new = PersonKey(id=key_id(key), person=person, key=key, added_at=core.now().wall, added_by=FIRST)
 

@@ -8,7 +8,7 @@ not see. The library for signatures is loaded by the first signature that is mad
 
 from __future__ import annotations
 
-import binascii
+import base64
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -72,18 +72,15 @@ def read_key(key: str) -> bytes:
 
 
 def to_base64(raw: bytes) -> str:
-    return binascii.b2a_base64(raw, newline=False).decode().rstrip("=").translate(_TO_URL)
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def from_base64(text: str) -> bytes:
     """Return the bytes in a text; none if it holds something else."""
     try:
-        return binascii.a2b_base64(text.translate(_FROM_URL) + "=" * (-len(text) % 4), strict_mode=True)
+        return base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
     except ValueError:
         return b""
-
-
-_TO_URL, _FROM_URL = str.maketrans("+/", "-_"), str.maketrans("-_", "+/")
 
 
 def signed_letter(message: Message, room: str) -> bytes:
