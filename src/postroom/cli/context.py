@@ -425,19 +425,19 @@ class Context:
         from ..core.key_file import KeyFile, session_mark  # noqa: PLC0415 - for people alone
 
         at_terminal = any(end is not None and end.isatty() for end in (sys.stdin, sys.stdout, sys.stderr))
-        if not (self.settings.human_key or at_terminal or self._agent_around or session_mark(self.core, name)):
+        if not (self.settings.human_key or at_terminal or self.agent_around or session_mark(self.core, name)):
             return OWNER  # a script without a key: it may send, and answers nothing
         key = KeyFile(
             self.settings.human_key,
             at_terminal=at_terminal,
             ask=_passphrase if at_terminal else None,
             tell=partial(note, self.call),
-            inside=self._agent_around,
+            inside=self.agent_around,
         )
         return replace(OWNER, signer=key)
 
     @cached_property
-    def _agent_around(self) -> str:
+    def agent_around(self) -> str:
         """The agent in whose session this process runs, whoever is named as the caller; empty if in none."""
         if not os.path.isdir(state_folder("sessions")):
             return ""
@@ -454,7 +454,7 @@ class Context:
         if is_person(self.core, mailbox):
             from ..core.key_file import check_no_session  # noqa: PLC0415 - for people alone
 
-            check_no_session(self.core, mailbox, self._agent_around)
+            check_no_session(self.core, mailbox, self.agent_around)
         return NOTIFIER
 
     @property

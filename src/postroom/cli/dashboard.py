@@ -21,7 +21,6 @@ from ..environment import variable
 from ..errors import Busy, NotAllowed, PostroomError
 from ..formats.errors import result_of, rpc_error
 from ..formats.plain import plain_result
-from ..hosts.sessions import session_around_us
 from ..model.codec import encode
 from ..model.names import HUMAN, check_agent, meant
 from ..server.client import SocketClient, is_same_user
@@ -29,7 +28,7 @@ from ..server.protocol import own_verb
 from ..store.address import served_at
 from .answer import Answer
 from .command import Option, command
-from .inbox.session import introduce
+from .inbox.session import sign_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -85,10 +84,10 @@ def run_dashboard(context: Context) -> Iterator[Answer]:
 
 def _check_no_agent(context: Context) -> None:
     """Raise NotAllowed inside an agent's session, whoever --as names: its link would show an agent the whole room."""
-    around, human = session_around_us(), context.settings.human
+    human = context.settings.human
     named = meant(check_agent(variable("POSTROOM_AGENT") or human, "mailbox"), human)
     person = named if is_person(context.core, named) else human
-    check_no_session(context.core, person, around.agent if around else "")
+    check_no_session(context.core, person, context.agent_around)
 
 
 def _signed(context: Context, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -117,7 +116,7 @@ class _Lending:
     """One connection to the post room, over which a page has this process act."""
 
     def __init__(self, context: Context, path: str) -> None:
-        self._rights = introduce(context.mailbox) or "It may act for you until you press Ctrl-C here."
+        self._rights = sign_in(context.mailbox) or "It may act for you until you press Ctrl-C here."
         self._context = context
         self._mailbox = context.mailbox.name
         self._verbs = LENT | (OF_OPERATORS if context.get("operator") else frozenset())
@@ -126,7 +125,7 @@ class _Lending:
         if not is_same_user(self._socket):
             raise NotAllowed("another user of this machine serves this post room", field="room")
         signer = context.principal.signer
-        self._asks = isinstance(signer, KeyFile) and signer.is_protected and not context.get("unasked")
+        self._asks = isinstance(signer, KeyFile) and signer.has_passphrase and not context.get("unasked")
         self._lines = self._socket.makefile("rb")
 
     def run(self, params: dict[str, Any]) -> Iterator[Answer]:

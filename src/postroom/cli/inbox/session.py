@@ -248,7 +248,7 @@ def run_terminal(context: Context) -> Iterator[Answer]:
     context.check_named_room()
     context.looks = False  # mail can arrive only in a room that exists
     box = context.mailbox
-    refusal = introduce(box)
+    refusal = sign_in(box)
     core = box.room.core
     with closing(core.store.watch([box.name])) as watch, KeyScreen() as screen:
         InboxSession(context, box, screen, watch, refusal).run()
@@ -258,7 +258,7 @@ def run_terminal(context: Context) -> Iterator[Answer]:
 NO_KEY = "No key here: you can write, but not approve. Run `postroom people add` once in a terminal."
 
 
-def introduce(box: Mailbox) -> str:
+def sign_in(box: Mailbox) -> str:
     """Take the person's key before the screen is drawn, and register the person where they have no card yet.
 
     The card is dormant, so that it never expires. Return why nothing can be answered here; empty where it can.
