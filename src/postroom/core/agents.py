@@ -40,7 +40,7 @@ from .proof import check_person, is_person
 from .verb import LOCAL, MailboxVerb, Verb, perform, verb
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ..model.agent import Guard
     from ..model.query import Moment
@@ -605,10 +605,7 @@ class JoinScope(MailboxVerb, kw_only=True):
     scope_id: Annotated[str, "the scope"]
 
     def run(self, core: Core, principal: Principal) -> Card:
-        def join(card: Card) -> Card:
-            return replace(card, scopes=tuple(dict.fromkeys((*card.scopes, find_scope(core, self.scope_id).id))))
-
-        return UpdateCard(agent_id=self.agent_id, change=join).run(core, principal)
+        return _change_scopes(self, core, principal, lambda held: (*held, find_scope(core, self.scope_id).id))
 
 
 @verb("leave_scope", Card, under="card", action="register")
@@ -619,8 +616,14 @@ class LeaveScope(MailboxVerb, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> Card:
         left = check_scope(self.scope_id, "scope_id")
+        return _change_scopes(self, core, principal, lambda held: (one for one in held if one != left))
 
-        def leave(card: Card) -> Card:
-            return replace(card, scopes=tuple(one for one in card.scopes if one != left))
 
-        return UpdateCard(agent_id=self.agent_id, change=leave).run(core, principal)
+def _change_scopes(
+    request: MailboxVerb, core: Core, principal: Principal, change: Callable[[tuple[str, ...]], Iterable[str]]
+) -> Card:
+    changed = UpdateCard(
+        agent_id=request.agent_id,
+        change=lambda card: replace(card, scopes=tuple(dict.fromkeys(change(card.scopes)))),
+    )
+    return changed.run(core, principal)

@@ -552,22 +552,19 @@ def _check_open(view: View, participant: str, *, strict: bool) -> None:
 def _audience(view: View, participant: str, visibility: Any) -> list[str]:
     """Return the other participants, narrowed by the `visibility` of the turn."""
     others = [seat for seat in view.seats if seat.agent != participant]
-    if visibility is None:
-        return [seat.agent for seat in others]
-    if not isinstance(visibility, dict):
+    wanted = {"type": "all"} if visibility is None else visibility
+    if not isinstance(wanted, dict):
         raise Invalid("must be an object", field="visibility")
-    kind = visibility.get("type")
-    if kind == "all":
-        return [seat.agent for seat in others]
-    if kind == "private":
-        return []
-    if kind not in {"participants", "role"}:
+    kind = wanted.get("type")
+    if kind in ("all", "private"):
+        return [seat.agent for seat in others if kind == "all"]
+    if kind not in ("participants", "role"):
         raise Invalid(
             f"{str(kind)[:40]!a} is not a kind of visibility",
             field="visibility",
             hint="all, participants, role, private",
         )
-    named = visibility.get("ids" if kind == "participants" else "roles")
+    named = wanted.get("ids" if kind == "participants" else "roles")
     if not isinstance(named, list):
         raise Invalid("names no participants or roles", field="visibility", hint="a list under ids or roles")
     return [seat.agent for seat in others if (seat.agent if kind == "participants" else seat.role) in named]

@@ -72,9 +72,8 @@ class GroupDead(MailboxVerb, kw_only=True):
         most, moment = check_count(self.limit, "limit"), core.now()
         deliveries.apply_timers(core, moment, (self.agent_id,) if self.agent_id else None)
         counted = Counter(core.store.count(_dead_of(self.mailbox), by="reason"))
-        if self.agent_id:
-            outgoing = _dead_outgoing(core, self.agent_id)
-            counted.update((one.delivery.mailbox, one.delivery.reason or "") for one in outgoing)
+        outgoing = _dead_outgoing(core, self.agent_id)
+        counted.update((one.delivery.mailbox, one.delivery.reason or "") for one in outgoing)
         groups = [DeadGroup(mailbox, reason, many) for (mailbox, reason), many in counted.items()]
         ordered = sorted(groups, key=lambda group: (-group.count, group.mailbox, group.reason))
         return DeadGroups(ordered[:most], sum(counted.values()), moment.wall)
@@ -93,18 +92,12 @@ class Dead(MailboxVerb, kw_only=True):
 
     def run(self, core: Core, _principal: Principal) -> DeadLetters:
         most = check_limit(self.limit)
-        query = replace(_dead_of(None), reason=self.reason, after=self.after or 0, limit=most)
-        if not self.agent_id:
-            deliveries.apply_timers(core, core.now(), None)
-            return DeadLetters(core.store.find(query))
-        deliveries.apply_timers(core, core.now(), (self.agent_id,))
-        names.check_not_moved(core, self.agent_id, "mailbox")
-        outgoing = [
-            one
-            for one in _dead_outgoing(core, self.agent_id)
-            if self.reason in {None, one.delivery.reason or ""} and _place(one)[0] > (self.after or 0)
-        ]
-        found = [*core.store.find(replace(query, mailbox=self.agent_id)), *outgoing]
+        query = replace(_dead_of(self.mailbox), reason=self.reason, after=self.after or 0, limit=most)
+        deliveries.apply_timers(core, core.now(), (self.agent_id,) if self.agent_id else None)
+        if self.agent_id:
+            names.check_not_moved(core, self.agent_id, "mailbox")
+        outgoing = _dead_outgoing(core, self.agent_id, reason=self.reason)
+        found = [*core.store.find(query), *(one for one in outgoing if _place(one)[0] > (self.after or 0))]
         return DeadLetters(sorted(found, key=_place)[:most])
 
 
@@ -171,10 +164,8 @@ class ReviveAll(MailboxVerb, kw_only=True):
         """Return the matching letters of one mailbox that died on their way to other systems."""
         return [
             one
-            for one in (_dead_outgoing(core, self.agent_id) if self.agent_id else ())
-            if self.reason in {None, one.delivery.reason or ""}
-            and one.delivery.dead_at is not None
-            and one.delivery.dead_at <= self.until
+            for one in _dead_outgoing(core, self.agent_id, reason=self.reason)
+            if one.delivery.dead_at is not None and one.delivery.dead_at <= self.until
         ]
 
 
@@ -243,12 +234,14 @@ def _find_dead(core: Core, mailbox: str, named: str | Sequence[str]) -> list[Fou
     return found
 
 
-def _dead_outgoing(core: Core, mailbox: str, ids: tuple[str, ...] = ()) -> list[Found]:
-    """Return letters to other systems that died in this room; they belong to their sender."""
+def _dead_outgoing(core: Core, mailbox: str, ids: tuple[str, ...] = (), reason: str | None = None) -> list[Found]:
+    """Return letters to other systems that died in this room, which belong to their sender; none for no sender."""
+    if not mailbox:  # the whole room: these are among its dead letters anyway
+        return []
     places = [name for name in all_names(core.store) if AT in name]
     wanted = Query(states=(State.DEAD,), sender=mailbox, message_ids=ids, order="age")
     found = (one for place in places for one in core.store.find(replace(wanted, mailbox=place)))
-    return [one for one in found if one.delivery.reason != UNSENT]
+    return [one for one in found if one.delivery.reason != UNSENT and reason in {None, one.delivery.reason or ""}]
 
 
 def _is_settled(core: Core, id: str) -> bool:

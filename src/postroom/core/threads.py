@@ -114,10 +114,8 @@ class ListThreads(MailboxVerb, kw_only=True):
     limit: Annotated[int, "how many at most"] = 50
 
     def run(self, core: Core, _principal: Principal) -> list[Thread]:
-        query = LetterQuery(newest_of="thread", party=self.mailbox, limit=check_count(self.limit, "limit"))
-        newest = core.store.letters(query)
-        queries = [LetterQuery(thread=one.message.thread, party=self.mailbox) for one in newest]
-        folded = _folded(core, self.mailbox, queries, fold_thread)
+        newest = LetterQuery(newest_of="thread", party=self.mailbox, limit=check_count(self.limit, "limit"))
+        folded = _folded(core, newest, lambda one: LetterQuery(thread=one.thread), fold_thread)
         return [replace(thread, count=many) for thread, many in folded]
 
 
@@ -141,10 +139,10 @@ class ListConversations(MailboxVerb, kw_only=True):
 
     def run(self, core: Core, _principal: Principal) -> list[Conversation]:
         scope, limit = _scope(self.scope), check_count(self.limit, "limit")
-        query = LetterQuery(newest_of="conversation", party=self.mailbox, scope=scope, limit=limit)
-        ids = [conversation_of(one.message) for one in core.store.letters(query)]
-        queries = [LetterQuery(conversation=id, party=self.mailbox) for id in ids]
-        folded = _folded(core, self.mailbox, queries, fold_conversation)
+        newest = LetterQuery(newest_of="conversation", party=self.mailbox, scope=scope, limit=limit)
+        folded = _folded(
+            core, newest, lambda one: LetterQuery(conversation=conversation_of(one)), fold_conversation
+        )
         return [replace(talk, turns=many) for talk, many in folded]
 
 
@@ -188,15 +186,19 @@ def _visible(core: Core, mailbox: str | None, query: LetterQuery) -> list[Messag
 
 
 def _folded(
-    core: Core, mailbox: str | None, queries: list[LetterQuery], fold: Callable[[list[Message]], T]
+    core: Core,
+    newest_of_each: LetterQuery,
+    others: Callable[[Message], LetterQuery],
+    fold: Callable[[list[Message]], T],
 ) -> list[tuple[T, int]]:
-    """Fold the first letter and the newest of each query, and count all of them.
+    """Fold the first letter and the newest of each thread or conversation, and count all of them.
 
     As far as this mailbox may see them: counts must not reveal others (G8).
     """
-    check_spelling(core, mailbox, queries)
-    found = []
-    for query in queries:
+    mailbox, found = newest_of_each.party, []
+    listed = core.store.letters(newest_of_each)
+    check_spelling(core, mailbox, listed)
+    for query in (replace(others(one.message), party=mailbox) for one in listed):
         newest = _visible(core, mailbox, replace(query, order="newest", limit=MOST_FOLDED))
         # Long ones are not read whole: the newest, the first and a count are enough for a list.
         if len(newest) == MOST_FOLDED:

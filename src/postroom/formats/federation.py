@@ -65,6 +65,7 @@ from ..model.names import (
     system_of,
 )
 from ..model.peer import MOST_HOPS, Envelope
+from ..model.values import object_in
 from .errors import INTERNAL_ERROR, details, number_in
 from .inbox import milliseconds, present
 from .map import (
@@ -338,7 +339,7 @@ def _read_letter(message: dict[str, Any], source: str, here: str, now: datetime)
 
 def _expiry(letter: Message, message: dict[str, Any], now: datetime) -> datetime | None:
     """Return the expiry of a letter; if the other system's clock is far from ours, by the time it has left."""
-    ttl = dict_or_empty(message.get("meta")).get("ttlMs")
+    ttl = object_in(message, "meta").get("ttlMs")
     if (
         letter.expires_at is None
         or isinstance(ttl, bool)
@@ -365,8 +366,8 @@ def _map_fields(message: dict[str, Any], now: datetime) -> dict[str, Any]:
 
     A value that is invalid here is only carried along in the metadata.
     """
-    meta = dict_or_empty(message.get("meta"))
-    params = {"to": {"agent": "x"}, "payload": "", "meta": {**dict_or_empty(meta.get("_meta")), **meta}}
+    meta = object_in(message, "meta")
+    params = {"to": {"agent": "x"}, "payload": "", "meta": {**object_in(meta, "_meta"), **meta}}
     try:
         found = letter_fields(params)
     except Invalid:
@@ -399,7 +400,7 @@ def _local_name(name: str, here: str) -> str:
 
 
 def _postroom_part(message: dict[str, Any]) -> dict[str, Any]:
-    return dict_or_empty(dict_or_empty(dict_or_empty(message.get("meta")).get("_meta")).get(POSTROOM))
+    return object_in(object_in(object_in(message, "meta"), "_meta"), POSTROOM)
 
 
 def _time(value: Any, default: datetime) -> datetime:
@@ -419,10 +420,6 @@ def _object(value: Any, field: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Invalid("must be an object", field=field)
     return value
-
-
-def dict_or_empty(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 # agent-inbox's federation, which differs from MAP's: its gateway is an agent, sends with `map/send` and receives
@@ -596,7 +593,7 @@ def each_of(result: dict[str, Any], many: int) -> list[dict[str, Any]]:
     """Return the result for each of `many` letters; empty for a letter without one."""
     rows = result.get("letters")
     found = rows if isinstance(rows, list) else []
-    return [dict_or_empty(row) for row in found[:many]] + [{}] * (many - len(found))
+    return [row if isinstance(row, dict) else {} for row in found[:many]] + [{}] * (many - len(found))
 
 
 def _rows(refused: Iterable[tuple[str, PostroomError]]) -> Iterable[dict[str, Any]]:
@@ -618,10 +615,10 @@ def refusals(result: dict[str, Any]) -> dict[str, PeerRefusal]:
 
 def read_refusal(value: Any) -> PeerRefusal:
     """Return the refusal in an error object, or in a row of `refused`."""
-    row = dict_or_empty(value)
-    data = dict_or_empty(row.get("data"))
+    row: dict[str, Any] = value if isinstance(value, dict) else {}
+    data = object_in(row, "data")
     is_temporary = row.get("temporary") is True or data.get("retryable") is True
-    is_behind = AFTER in (row.get("field"), dict_or_empty(data.get("details")).get("field"))
+    is_behind = AFTER in (row.get("field"), object_in(data, "details").get("field"))
     code = row.get("code")
     return PeerRefusal(
         code if isinstance(code, int) else None, str(row.get("message"))[:300], is_temporary, is_behind

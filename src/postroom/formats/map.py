@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Struct, ValidationError
+from msgspec import Struct
 
 from ..core.presentation import persons_notice
 from ..errors import (
@@ -30,11 +30,11 @@ from ..errors import (
     UnknownAgent,
 )
 from ..model.agent import MAP_STATES, Warmth, map_fields, parent_of
-from ..model.codec import blake2b, convert, encode, to_plain
+from ..model.codec import blake2b, encode, note_in, to_plain
 from ..model.message import MAP_NOTE, content_of, is_any, is_broadcast, is_typed, payload_to_parts
 from ..model.names import BROADCAST, PEOPLE, check_id, check_scope
 from ..model.thread import conversation_of, letter_of_turn
-from ..model.values import check_label, check_line
+from ..model.values import check_label, check_line, object_in, text_in
 from .errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -294,8 +294,7 @@ class MessageForm(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def letter_fields(params: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of the letter, without `to` and `in_reply_to`, which have to be looked up."""
-    meta = _meta(params)
-    has_payload = "payload" in params
+    meta, has_payload = object_in(params, "meta"), "payload" in params
     payload, to = params.get("payload"), params.get("to")
     shape: Shape = "none" if not has_payload else "content" if is_typed(payload) else "bare"
     # The form is kept, so that the SDK gets back what its own client sent.
@@ -314,9 +313,8 @@ def once_key(id: str, to: Any) -> str:
 
 def answered(params: dict[str, Any]) -> str | None:
     """Return the id of the letter that a message may answer. Its sender may not know that letter."""
-    meta = _meta(params)
-    mail = meta.get("mail")
-    value = meta.get("inReplyTo") or (mail.get("inReplyTo") if isinstance(mail, dict) else None)
+    meta = object_in(params, "meta")
+    value = meta.get("inReplyTo") or object_in(meta, "mail").get("inReplyTo")
     if value is None and meta.get("isResult") is True:
         value = meta.get("correlationId")
     if not isinstance(value, str):
@@ -386,24 +384,14 @@ def payload_of(message: Message, shape: Shape) -> Any:
 
 
 def note_of(message: Message) -> MessageForm | None:
-    """Return the note of a letter from a MAP session; None for others. Callers can write anything into `extra`."""
-    if MAP_NOTE not in message.extra:
-        return None
-    try:
-        return convert(message.extra[MAP_NOTE], MessageForm)
-    except ValidationError:
-        return None
+    """Return the note of a letter from a MAP session; None for others."""
+    return note_in(message, MAP_NOTE, MessageForm)
 
 
 def _is_plain(to: Any) -> bool:
     """Return whether a `to` names one local mailbox and nothing else."""
     name = to.get("agent") if isinstance(to, dict) and len(to) == 1 else None
     return isinstance(name, str) and ":" not in name and "@" not in name
-
-
-def _meta(params: dict[str, Any]) -> dict[str, Any]:
-    meta = params.get("meta")
-    return meta if isinstance(meta, dict) else {}
 
 
 def _of_meta(meta: dict[str, Any]) -> dict[str, Any]:
@@ -495,8 +483,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     @property
     def origin(self) -> str:
         """The id that its sender gave it."""
-        named = self.meta.get("messageId")
-        return named if isinstance(named, str) and named else self.id
+        return text_in(self.meta, "messageId") or self.id
 
     @property
     def says_from(self) -> Any:
@@ -506,8 +493,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     @property
     def target(self) -> str | None:
         """The recipient according to agent-inbox's `meta`."""
-        named = self.meta.get("targetAgent")
-        return named if isinstance(named, str) else None
+        return text_in(self.meta, "targetAgent")
 
 
 def encode_send(
@@ -545,8 +531,7 @@ def encode_send(
 
 def correlation_of(meta: Mapping[str, Any]) -> str | None:
     """Return the correlation id in `meta`, or None."""
-    params = meta.get("correlationId")
-    return params if isinstance(params, str) and params else None
+    return text_in(meta, "correlationId")
 
 
 def _sent_meta(message: Message) -> dict[str, Any]:
@@ -562,18 +547,12 @@ def _sent_meta(message: Message) -> dict[str, Any]:
 def _sent_mail(message: Message) -> dict[str, Any] | None:
     if message.conversation_id is None:
         return None
-    params = message.metadata.get("mail")
-    return (params if isinstance(params, dict) else {}) | {"conversationId": message.conversation_id}
+    return object_in(message.metadata, "mail") | {"conversationId": message.conversation_id}
 
 
 def origin_of(message: Message) -> str | None:
-    """Return the id of a letter at the server that it came from, by which its sender knows it.
-
-    Any sender can write anything into `extra`, so its types are checked.
-    """
-    note = message.extra.get(MAP_NOTE)
-    origin = note.get(ORIGIN) if isinstance(note, dict) else None
-    return origin if isinstance(origin, str) else None
+    """Return the id of a letter at the server that it came from, by which its sender knows it."""
+    return text_in(message.extra.get(MAP_NOTE), ORIGIN)
 
 
 def decode_message(message: Mapping[str, Any]) -> Incoming | None:
@@ -603,20 +582,17 @@ def decode_message(message: Mapping[str, Any]) -> Incoming | None:
 def _payload_and_meta(message: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the payload and its meta, which may be part of the payload."""
     payload, meta = message.get("payload"), message.get("meta")
-    beside = payload.get(BESIDE) if isinstance(payload, dict) else None
-    if isinstance(payload, dict) and isinstance(beside, dict):
-        payload = {name: value for name, value in payload.items() if name != BESIDE}
-    if not isinstance(meta, dict):
-        meta = beside if isinstance(beside, dict) else {}
-    return payload, meta
+    if not isinstance(payload, dict) or not isinstance(beside := payload.get(BESIDE), dict):
+        return payload, object_in(message, "meta")
+    rest = {name: value for name, value in payload.items() if name != BESIDE}
+    return rest, meta if isinstance(meta, dict) else beside
 
 
 def _message_key(message: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
     """Return the sender's own id, which is the same for a repetition; else the server's; else a hash of it."""
     # A repetition gets a new id from the server, but carries the sender's own (G3).
-    for id in (meta.get("messageId"), message.get("id")):
-        if isinstance(id, str) and id:
-            return id
+    if id := text_in(meta, "messageId") or text_in(message, "id"):
+        return id
     params = {name: message.get(name) for name in ("from", "to", "payload", "timestamp")}
     return blake2b(encode(params), digest_size=16).hexdigest()
 
@@ -634,8 +610,7 @@ _CAMEL = {"permission_overrides": "permissionOverrides", "capability_descriptor"
 
 def role_of(card: Card) -> str | None:
     """Return the role of an agent, from its MAP fields or from the metadata that agent-inbox's `notify` sets."""
-    role = map_fields(card).get("role") or card.metadata.get("role")
-    return role if isinstance(role, str) else None
+    return text_in(map_fields(card), "role") or text_in(card.metadata, "role")
 
 
 def state_of(agent: Agent) -> str:
@@ -652,9 +627,8 @@ def has_gone(agent: Agent) -> bool:
 
 def owner_of(agent: Agent) -> str | None:
     """Return the participant on whose connection an agent is; None if it is on none."""
-    owner = map_fields(agent.card).get("owner")
     is_here = agent.presence.warmth is Warmth.ACTIVE and not agent.presence.left
-    return owner if is_here and isinstance(owner, str) else None
+    return text_in(map_fields(agent.card), "owner") if is_here else None
 
 
 def holder_of(card: Card) -> str:
@@ -662,8 +636,7 @@ def holder_of(card: Card) -> str:
 
     The card's own `principal` may be an operator that stopped or suspended the agent.
     """
-    holder = map_fields(card).get("principal")
-    return holder if isinstance(holder, str) else card.principal
+    return text_in(map_fields(card), "principal") or card.principal
 
 
 def agent_record(agent: Agent, children: Sequence[str] = ()) -> dict[str, Any]:

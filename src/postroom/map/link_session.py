@@ -24,7 +24,6 @@ from ..core.names import mailbox_named
 from ..errors import Invalid, PostroomError
 from ..federation.connection import ConnectionLost, MapRefusal, is_near
 from ..formats.events import event_params
-from ..formats.federation import dict_or_empty
 from ..formats.map import (
     CONNECT,
     DENIED,
@@ -38,6 +37,7 @@ from ..formats.map import (
     encode_send,
 )
 from ..model.names import check_agent, check_scope
+from ..model.values import object_in, text_in
 from . import link_directory, link_messages
 from .link_directory import (
     ALL,
@@ -146,7 +146,7 @@ async def handshake(rpc: RpcConnection, options: LinkOptions, name: str, resume:
             f"it takes the connection, and did not answer {CONNECT} in {FIRST_ANSWER:g} s (is it a MAP server?)"
         ) from None
     if _is_refused(result):
-        methods = dict_or_empty(result["authRequired"]).get("methods")
+        methods = object_in(result, "authRequired").get("methods")
         if not options.token:
             raise MapRefusal({"code": 1000, "message": f"it wants one of {methods}; set POSTROOM_MAP_TOKEN"})
         other = next((word for word in METHODS if isinstance(methods, list) and word in methods), method)
@@ -156,18 +156,16 @@ async def handshake(rpc: RpcConnection, options: LinkOptions, name: str, resume:
         if _is_refused(result):
             text = f"the token is not taken; {methods} is"
             raise MapRefusal(result.get("error") or {"code": 1006, "message": text})
-    info = dict_or_empty(result.get("systemInfo"))
-    token, session = result.get("resumeToken"), result.get("sessionId")
-    system = info.get("name")
+    info = object_in(result, "systemInfo")
     return ServerInfo(
-        name=system if isinstance(system, str) else "",
-        session=session if isinstance(session, str) else "",
+        name=text_in(info, "name") or "",
+        session=text_in(result, "sessionId") or "",
         is_postroom=info.get("software") == SOFTWARE,
-        resume=token if isinstance(token, str) else "",
+        resume=text_in(result, "resumeToken") or "",
         back=tuple(one.id for one in read_agents(result.get("reclaimedAgents"))),
         method=method,
         keeps_meta=result.get("protocolVersion") == VERSION,
-        takes_acks=dict_or_empty(dict_or_empty(result.get("capabilities")).get("delivery")).get("acks") is True,
+        takes_acks=object_in(object_in(result, "capabilities"), "delivery").get("acks") is True,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from .codec import convert, to_plain
-from .values import Brief
+from .values import Brief, object_in, text_in
 
 EVERYONE = "*"
 MAP = "map"  # key in `extra`: the MAP fields for which a card has none of its own
@@ -38,13 +38,11 @@ class Card(Brief, frozen=True, kw_only=True, omit_defaults=True):
 
 def map_fields(card: Card) -> dict[str, Any]:
     """Return the MAP fields of a card. Callers can write anything into `extra`, so it is checked here."""
-    value = card.extra.get(MAP)
-    return value if isinstance(value, dict) else {}
+    return object_in(card.extra, MAP)
 
 
 def parent_of(card: Card) -> str | None:
-    parent = map_fields(card).get("parent")
-    return parent if isinstance(parent, str) else None
+    return text_in(map_fields(card), "parent")
 
 
 class Heartbeat(Struct, frozen=True, kw_only=True, omit_defaults=True):

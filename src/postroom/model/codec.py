@@ -33,6 +33,7 @@ __all__ = [
     "digest",
     "encode",
     "encode_sorted",
+    "note_in",
     "to_plain",
     "with_defaults",
 ]
@@ -86,6 +87,14 @@ def decode_message(raw: bytes) -> Message:
 def convert(value: Any, wanted: type[T]) -> T:
     """Return a value of the model from plain JSON, or raise msgspec.ValidationError, which names the field."""
     return msgspec.convert(value, wanted, dec_hook=_from_builtin)
+
+
+def note_in(message: Message, key: str, wanted: type[T]) -> T | None:
+    """Return a note in the `extra` of a letter; None if there is none. Callers can write anything there."""
+    try:
+        return convert(message.extra[key], wanted) if key in message.extra else None
+    except msgspec.ValidationError:
+        return None
 
 
 def to_plain(value: Any) -> Any:

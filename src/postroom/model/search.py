@@ -183,69 +183,51 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
 
 def read_query(text: Any, now: datetime) -> SearchQuery:
     """Return the search that a text asks for, or raise Invalid with the field `query`."""
-    parser = _QueryParser(now)
+    terms: dict[bool, list[Term]] = {True: [], False: []}  # True: wanted; False: unwanted
+    marks: dict[bool, dict[str, list[str]]] = {True: {}, False: {}}
+    times: dict[str, list[datetime]] = {}
     for piece in _PIECE.finditer(check_text(text, "query", LONGEST).translate(_QUOTES)):
-        parser.add(piece)
-    return parser.query()
-
-
-class _QueryParser:
-    """A collector of the pieces of a search text. In its dictionaries, True is for wanted, False for unwanted."""
-
-    def __init__(self, now: datetime) -> None:
-        self._now = now
-        self._terms: dict[bool, list[Term]] = {True: [], False: []}
-        self._marks: dict[bool, dict[str, list[str]]] = {True: {}, False: {}}
-        self._times: dict[str, list[datetime]] = {}
-
-    def add(self, piece: re.Match[str]) -> None:
         minus, name, quoted, end, bare = piece.groups()
         if quoted is not None and not end:
             raise Invalid("a quote is not closed", field="query", hint='write "like this"')
-        wanted, value = not minus, (bare or "") if quoted is None else quoted
-        operator = (name or "").lower()
-        if operator in TIMES:
-            self._add_time(operator, value, wanted=wanted)
-        elif operator in MARKS:
-            self._marks[wanted].setdefault(MARKS[operator], []).append(_mark(operator, value))
-        else:
-            _refuse_misspelt(operator)
-            self._add_term(f"{name}:{value}" if name else value, quoted is not None, wanted=wanted)
-
-    def _add_term(self, text: str, quoted: bool, *, wanted: bool) -> None:
-        found = tuple(words(text))
-        if not found:
-            return  # punctuation alone
-        begins = text.endswith("*") and not quoted and not stands_alone(found[-1])
-        if begins and len(found[-1]) < SHORTEST_PREFIX:
-            raise Invalid(
-                f"{text[:20]!a} begins too many words",
-                field="query",
-                hint="write at least three letters before the *",
-            )
-        self._terms[wanted].append(Term(found, begins))
-
-    def _add_time(self, operator: str, value: str, *, wanted: bool) -> None:
-        if not wanted:
+        value, operator = (bare or "") if quoted is None else quoted, (name or "").lower()
+        if operator in TIMES and minus:
             other = TIMES[1 - TIMES.index(operator)]
             raise Invalid(f"-{operator}: is not understood", field="query", hint=f"write {other}:{value[:30]}")
-        self._times.setdefault(operator, []).append(_time(operator, value, self._now))
+        if operator in TIMES:
+            times.setdefault(operator, []).append(_time(operator, value, now))
+        elif operator in MARKS:
+            marks[not minus].setdefault(MARKS[operator], []).append(_mark(operator, value))
+        else:
+            _refuse_misspelt(operator)
+            terms[not minus] += _terms(f"{name}:{value}" if name else value, is_quoted=quoted is not None)
+    query = SearchQuery(
+        terms=tuple(terms[True]),
+        without=tuple(terms[False]),
+        wanted=Marks(**{name: tuple(values) for name, values in marks[True].items()}),
+        unwanted=Marks(**{name: tuple(values) for name, values in marks[False].items()}),
+        after=max(times.get("after", ()), default=None),
+        before=min(times.get("before", ()), default=None),
+    )
+    if query == SearchQuery():
+        raise Invalid("there is nothing to look for", field="query", hint=RULE)
+    of_fields = [*marks[True].values(), *marks[False].values()]
+    if len(query.terms) + len(query.without) + sum(map(len, of_fields)) > MOST_TERMS:
+        raise TooLarge(f"more than {MOST_TERMS} things to look for", field="query")
+    return query
 
-    def query(self) -> SearchQuery:
-        query = SearchQuery(
-            terms=tuple(self._terms[True]),
-            without=tuple(self._terms[False]),
-            wanted=Marks(**{name: tuple(values) for name, values in self._marks[True].items()}),
-            unwanted=Marks(**{name: tuple(values) for name, values in self._marks[False].items()}),
-            after=max(self._times.get("after", ()), default=None),
-            before=min(self._times.get("before", ()), default=None),
+
+def _terms(text: str, *, is_quoted: bool) -> list[Term]:
+    """Return the term that a text stands for; none if it is punctuation alone."""
+    found = tuple(words(text))
+    begins = bool(found) and text.endswith("*") and not is_quoted and not stands_alone(found[-1])
+    if begins and len(found[-1]) < SHORTEST_PREFIX:
+        raise Invalid(
+            f"{text[:20]!a} begins too many words",
+            field="query",
+            hint="write at least three letters before the *",
         )
-        if query == SearchQuery():
-            raise Invalid("there is nothing to look for", field="query", hint=RULE)
-        marks = [*self._marks[True].values(), *self._marks[False].values()]
-        if len(query.terms) + len(query.without) + sum(map(len, marks)) > MOST_TERMS:
-            raise TooLarge(f"more than {MOST_TERMS} things to look for", field="query")
-        return query
+    return [Term(found, begins)] if found else []
 
 
 def _mark(operator: str, value: str) -> str:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from msgspec import Struct, ValidationError, convert, field
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..errors import IllegalMove
-from .codec import blake2b
+from .codec import blake2b, note_in
 from .message import DEFAULT_SCOPE, TURN_NOTE, is_any, is_broadcast
 from .values import Brief
 
@@ -230,11 +230,8 @@ class TurnNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def note_of(message: Message) -> TurnNote | None:
-    """Return the note of a turn; None for other letters. Callers can write anything into `extra`."""
-    try:
-        return convert(message.extra[TURN_NOTE], TurnNote) if TURN_NOTE in message.extra else None
-    except ValidationError:
-        return None
+    """Return the note of a turn; None for other letters."""
+    return note_in(message, TURN_NOTE, TurnNote)
 
 
 def turn_id(letter: str) -> str:

@@ -21,7 +21,7 @@ from ..errors import Invalid, TooLarge
 from .names import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from .report import Progress
 
@@ -182,6 +182,18 @@ def read_json(raw: bytes | str, field: str, *, depth: int, largest: int) -> Any:
     except ValueError as broken:
         raise Invalid(f"is not JSON: {broken}", field=field) from None
     return check_json(value, field, depth)
+
+
+def text_in(values: Any, name: str) -> str | None:
+    """Return the text under this name in JSON that any program may have written; None if there is none."""
+    value = values.get(name) if isinstance(values, dict) else None
+    return value if isinstance(value, str) and value else None
+
+
+def object_in(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the object under this name in JSON that any program may have written; empty if there is none."""
+    value = values.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def passes(refusal: type[Exception], check: Callable[..., object], *args: Any) -> bool:
