@@ -1,4 +1,4 @@
-"""The Chipset class, which holds the channels of one state folder, and the design's functions for mail.
+"""The Chipset class, which holds the channels of one state folder, its mayor, and the design's functions for mail.
 
 chipset = Chipset(".chipset/state")
 chipset.mayor().dispatch("polecat-alpha", "gt-abc12", "Auth middleware", "As in the plan.")
@@ -12,15 +12,14 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from ..clock import SystemClock
-from ..errors import Refused
+from ..errors import Busy, IllegalMove, Refused
+from ..model.names import check_agent, fold
 from ..model.values import check_text
 from ..room import open_with
 from ..settings import chosen_settings
-from . import witness
 from .folder import Patience, StateFolder
 from .hooks import AT_WORK, Hooks, Items, Roles, Status
 from .mail import A_DAY, Mailboxes
-from .mayor import Mayor
 from .notes import RESPONSE, Notes, Nudges
 from .witness import StallWatches
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from ..clock import Clock
     from ..room import Room
-    from .hooks import Hook
+    from .hooks import Hook, Item
     from .mail import Mail
     from .notes import Nudge
 
@@ -94,7 +93,7 @@ class Chipset:
             if hook.status is not Status.COMPLETED:
                 hook = self.hooks.complete(agent)
         # Outside the lock: the key of the report makes a second try after a crash harmless (G3).
-        witness.complete(self.room.core, self.room.principal, hook, to, body)
+        self.mail.complete(hook, to, body)
         return hook
 
     def answer(self, agent: str, nudge: Nudge, message: str = "") -> Nudge:
@@ -128,6 +127,92 @@ class Chipset:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class Mayor:
+    """A mayor of a state folder, who assigns work, accepts it and reassigns it.
+
+    Each of these needs several channels, in an order in which no item can be lost: wherever a crash interrupts it,
+    the item is on a hook, and a second call completes it. The transition table holds: an agent that is no mayor is
+    refused.
+    """
+
+    def __init__(self, chipset: Chipset, name: str = "mayor", *, human: str = "human") -> None:
+        self._chipset = chipset
+        self._name = check_agent(name, "mayor")
+        self._human = check_agent(human, "human")
+
+    def dispatch(self, agent: str, bead_id: str, title: str = "", body: str = "") -> Hook:
+        """Put an item on an empty hook, and send the assignment."""
+        check_text(body, "body")  # before anything changes
+        with self._chipset.folder.lock():
+            hook = self._chipset.hooks.set(agent, bead_id, title, by=self._name)
+            self._chipset.items.note(hook)
+        self._chipset.mail.assign(self._name, hook, body)
+        return hook
+
+    def remind(self, agent: str, body: str = "") -> Hook:
+        """Send the assignment of a pending item, which a crash may have left unsent. It never arrives twice."""
+        hook = self._chipset.hooks.get(agent)
+        if hook.status is not Status.PENDING:
+            raise IllegalMove(str(hook), field="agent", hint="only a pending item is assigned")
+        self._chipset.mail.assign(self._name, hook, body)
+        return hook
+
+    def accept(self, agent: str) -> Hook:
+        """Accept completed work, which empties its hook."""
+        with self._chipset.folder.lock():
+            hook = self._chipset.hooks.get(agent)
+            if hook.status is not Status.COMPLETED:
+                raise IllegalMove(str(hook), field="agent", hint="only completed work is accepted")
+            cleared = self._chipset.hooks.clear(agent, by=self._name, expect=hook)
+            self._chipset.items.close(hook.item.bead_id)
+        return cleared
+
+    def reassign(self, agent: str, to: str, body: str = "", *, expect: Hook | None = None) -> Hook:
+        """Assign the item of a stalled agent to another, or to the same agent again; that is a restart.
+
+        Raise Refused after too many restarts, and notify a human. Raise Busy within the pause. With `expect`, only
+        if the hook is still as it was read.
+        """
+        check_text(body, "body")
+        check_agent(to, "to")
+        with self._chipset.folder.lock():
+            hook = self._chipset.hooks.expected(agent, expect)
+            if hook.status not in AT_WORK:
+                raise IllegalMove(str(hook), field="agent", hint="only unfinished work can be reassigned")
+            assigned = self._hand_over(hook, self._chipset.items.note(hook), to)
+            self._chipset.items.note(assigned)
+        self._chipset.mail.assign(self._name, assigned, body)
+        return assigned
+
+    def _hand_over(self, hook: Hook, item: Item, to: str) -> Hook:
+        """Set the new hook, then clear the old one, so that the item is always on a hook."""
+        hooks = self._chipset.hooks
+        target = hooks.get(to)
+        if fold(target.agent_id) == fold(hook.agent_id):
+            self._check_restart(hook, item)
+            return hooks.restart(hook.agent_id, by=self._name)
+        if target.status is not Status.PENDING or target.item.bead_id != item.bead:
+            self._check_restart(hook, item)
+            try:
+                target = hooks.set(to, item.bead, hook.item.title, by=self._name)
+            except IllegalMove as busy:
+                busy.field = "to"
+                raise
+        hooks.clear(hook.agent_id, by=self._name)  # also if a crash interrupted an earlier call here
+        return target
+
+    def _check_restart(self, hook: Hook, item: Item) -> None:
+        patience = self._chipset.patience
+        if item.restarts >= patience.most_restarts:
+            if item.human_told < item.restarts:
+                self._chipset.mail.notify_human(self._name, self._human, hook, item)
+                self._chipset.items.human_knows(item)
+            raise Refused(f"{item.bead!r} was restarted {item.restarts} times", hint="a human was notified")
+        left = patience.pause - item.seconds_since_start(self._chipset.clock.now().wall)
+        if left > 0:
+            raise Busy(f"{item.bead!r} was started just now", hint=f"again in {left:.0f} s")
 
 
 # The design's functions for mail, over the state folder in `state`. `Mailboxes` documents each one.

@@ -208,17 +208,17 @@ class StateFolder:
 
     # -- writing
 
-    def write(self, fields: Fields, *where: str) -> None:
+    def write(self, fields: Fields | Struct, *where: str) -> None:
         """Write a file, or replace it."""
         # The folder is synced after the rename: else a power cut may take the name away again (G1).
         folder = self._made(where[:-1])
-        self._writing(lambda: files_durable.replace(folder, where[-1], dump(fields), durable=self._durable))
+        self._writing(lambda: files_durable.replace(folder, where[-1], _dump(fields), durable=self._durable))
         self._sync(folder)
 
     def add(self, fields: Fields, *where: str) -> None:
         """Write a new file; raise FileExistsError if there is one."""
         folder = self._made(where[:-1])
-        self._writing(lambda: files_durable.write_new(folder, where[-1], dump(fields), durable=self._durable))
+        self._writing(lambda: files_durable.write_new(folder, where[-1], _dump(fields), durable=self._durable))
         self._sync(folder)
 
     def remove(self, *where: str) -> None:
@@ -297,9 +297,9 @@ def folder_of(agent: str) -> str:
     return check_agent(agent, "agent").replace("/", "_")
 
 
-def dump(fields: Fields) -> bytes:
+def _dump(fields: Fields | Struct) -> bytes:
     """Return JSON with sorted keys, one to a line, so that a diff in git is small."""
-    return json.dumps(fields, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+    return json.dumps(msgspec.to_builtins(fields), indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n"
 
 
 def _clear(folder: str) -> None:

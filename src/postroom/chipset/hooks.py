@@ -19,7 +19,6 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -144,7 +143,7 @@ class Items:
         self._folder.remove(*_ITEMS, _file(bead))
 
     def _write(self, item: Item) -> Item:
-        self._folder.write(msgspec.to_builtins(item), *_ITEMS, _file(item.bead))
+        self._folder.write(item, *_ITEMS, _file(item.bead))
         return item
 
 

@@ -1,4 +1,4 @@
-"""Mail with the design's verbs: send_mail, check_mail, unread, mark_read, archive_old_mail.
+"""Mail with the design's verbs: send_mail, check_mail, unread, mark_read, archive_old_mail; letters of the flow.
 
 The room finds, sends, settles and archives letters, so nothing here can lose one. They are shown as they stand in
 their files, which are the truth: all of them, read or not, in the order of time, under the names of their files.
@@ -25,6 +25,7 @@ from ..core.retention import EVER
 from ..core.verb import checked_mailbox, perform
 from ..errors import IdTaken, Invalid, Missing
 from ..model import delivery as model_delivery
+from ..model.codec import blake2b
 from ..model.delivery import State
 from ..model.names import check_party
 from ..model.query import Query
@@ -43,10 +44,14 @@ if TYPE_CHECKING:
     from ..core.messages import Receipt
     from ..model.message import Message
     from .folder import Fields
+    from .hooks import Hook, Item
 
 
 ARCHIVE = "archive"
 TYPES = tuple(LAYOUT.kinds)
+ASSIGNMENT, COMPLETION, ESCALATION = "work_assignment", "completion_report", "health_escalation"
+REASSIGN = "It did not answer. Reassign the item."
+SPENT = "It did not answer, and the item was started as often as it may be. A human is told."
 PRIORITIES = ("urgent", "normal", "low")
 A_DAY = 24 * 3600.0
 _LISTED = (State.UNREAD, State.CLAIMED, State.DONE)
@@ -138,7 +143,42 @@ class Mailboxes:
         )
         return sum(map(len, moved))
 
+    # -- letters of the flow: assignment, completion, and escalation to the mayor or a human
+    #
+    # Each has an idempotency key made from its subject matter, and holds nothing that changes from one check to
+    # the next: sent again after a crash, it is the same letter and arrives once (G3).
+
+    def assign(self, sender: str, hook: Hook, body: str) -> None:
+        """Send the assignment of the item on a hook to its owner."""
+        title = f": {hook.item.title}" if hook.item.title else ""
+        subject = f"{hook.item.bead_id} is on your hook{title}"
+        self._send_once(ASSIGNMENT, sender, hook.agent_id, subject, body, ASSIGNMENT, *_assignment(hook))
+
+    def complete(self, hook: Hook, mayor: str, body: str) -> None:
+        """Send the completion report of a hook's owner to the mayor."""
+        subject = f"{hook.item.bead_id} is done"
+        self._send_once(COMPLETION, hook.agent_id, mayor, subject, body, COMPLETION, *_assignment(hook))
+
+    def escalate(self, sender: str, to: str, subject: str, lines: list[str], *about: str) -> None:
+        """Send an escalation; `about` identifies what it is about."""
+        with suppress(IdTaken):  # it was sent before, with other text
+            self._send_once(ESCALATION, sender, to, subject, "\n".join(lines), to, *about, priority="urgent")
+
+    def notify_human(self, sender: str, human: str, hook: Hook, item: Item) -> None:
+        lines = [*facts(hook, item), "", "It will not be started again until somebody decides."]
+        subject = f"{line_in(item.bead)} was started {item.restarts + 1} times and is stuck"
+        self.escalate(sender, human, subject, lines, item.bead, *item.starts)
+
     # -- below
+
+    def _send_once(
+        self, kind: str, sender: str, to: str, subject: str, body: str, *about: str, priority: str = "normal"
+    ) -> None:
+        key = f"chipset-{blake2b(' '.join(about).encode(), digest_size=16).hexdigest()}"
+        draft = messages.Send(
+            agent_id=sender, to=to, body=body, subject=line_in(subject), kind=kind, priority=priority, key=key
+        )
+        perform(self._core, self._principal, draft)
 
     def _send(self, mail: Fields, key: str | None) -> Receipt:
         draft = messages.Send(
@@ -194,6 +234,24 @@ def _mail(fields: Fields, message: Message, name: str, *, is_read: bool) -> Mail
         priority=priority if priority in PRIORITIES else "normal",
         filename=name,
     )
+
+
+def facts(hook: Hook, item: Item) -> list[str]:
+    """Return the facts, one to a line. Text from a hook is reduced to one line, so that it cannot add facts."""
+    last = "never" if hook.last_activity is None else text_of(hook.last_activity)
+    return [
+        f"agent: {hook.agent_id}",
+        f"bead: {line_in(item.bead)}",
+        f"title: {line_in(hook.item.title)}",
+        f"status: {hook.status}",
+        f"last_activity: {last}",
+        f"restarts: {item.restarts}",
+    ]
+
+
+def _assignment(hook: Hook) -> tuple[str, str, str]:
+    """Return what identifies an assignment."""
+    return hook.agent_id, hook.item.bead_id, str(hook.item.assigned_at)
 
 
 def _check_fields(message: Any) -> Fields:

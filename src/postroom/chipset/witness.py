@@ -8,27 +8,21 @@ keys. So it may be killed at any moment, restarted, and run twice, and still ask
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..core import messages
-from ..core.verb import perform
-from ..errors import IdTaken, PostroomError
-from ..model.codec import blake2b
+from ..errors import PostroomError
 from ..model.names import check_agent, fold
 from ..store.files.layouts.base import line_in, text_of
 from .folder import ENDING, OWN
 from .hooks import AT_WORK, HOOKS, Status
+from .mail import REASSIGN, SPENT, facts
 from .notes import HEALTH_CHECK, RESPONSE, STALL_WARNING
 
 if TYPE_CHECKING:
-    from ..core.authorize import Principal
-    from ..core.core import Core
     from .chipset import Chipset
     from .folder import Patience, StateFolder
     from .hooks import Hook, Item
@@ -64,12 +58,11 @@ class StallWatches:
         return watch if watch is not None and watch.about == about(hook) else None
 
     def keep(self, watch: StallWatch) -> StallWatch:
-        self._folder.write(msgspec.to_builtins(watch), *_WATCHES, self._file(watch.agent))
+        self._folder.write(watch, *_WATCHES, self._file(watch.agent))
         return watch
 
     def forget(self, agent: str) -> None:
-        if self._folder.exists(*_WATCHES, self._file(agent)):
-            self._folder.remove(*_WATCHES, self._file(agent))
+        self._folder.remove(*_WATCHES, self._file(agent))
 
     def _file(self, agent: str) -> str:
         return self._folder.spelling(agent, *_WATCHES, ending=ENDING)
@@ -80,83 +73,6 @@ def about(hook: Hook) -> str:
     item = hook.work_item
     times = (None if item is None else item.assigned_at, hook.last_activity)
     return " ".join(["" if item is None else item.bead_id, *("-" if t is None else text_of(t) for t in times)])
-
-
-# The letters: assignment, completion, and escalation to the mayor and to a human. Each has an idempotency key
-# made from its subject matter, and holds nothing that changes from one check to the next: sent again after a
-# crash, it is the same letter and arrives once.
-
-ASSIGNMENT, COMPLETION, ESCALATION = "work_assignment", "completion_report", "health_escalation"
-_REASSIGN = "It did not answer. Reassign the item."
-_SPENT = "It did not answer, and the item was started as often as it may be. A human is told."
-
-
-def assign(core: Core, principal: Principal, sender: str, hook: Hook, body: str) -> None:
-    """Send the assignment of the item on a hook to its owner."""
-    title = f": {hook.item.title}" if hook.item.title else ""
-    about_it = (hook.agent_id, hook.item.bead_id, str(hook.item.assigned_at))
-    draft = messages.Send(
-        agent_id=sender,
-        to=hook.agent_id,
-        body=body,
-        subject=line_in(f"{hook.item.bead_id} is on your hook{title}"),
-        kind=ASSIGNMENT,
-        key=_key(ASSIGNMENT, *about_it),
-    )
-    perform(core, principal, draft)
-
-
-def complete(core: Core, principal: Principal, hook: Hook, mayor: str, body: str) -> None:
-    """Send the completion report of a hook's owner to the mayor."""
-    about_it = (hook.agent_id, hook.item.bead_id, str(hook.item.assigned_at))
-    draft = messages.Send(
-        agent_id=hook.agent_id,
-        to=mayor,
-        body=body,
-        subject=line_in(f"{hook.item.bead_id} is done"),
-        kind=COMPLETION,
-        key=_key(COMPLETION, *about_it),
-    )
-    perform(core, principal, draft)
-
-
-def escalate(
-    core: Core, principal: Principal, sender: str, to: str, subject: str, lines: list[str], key: str
-) -> None:
-    draft = messages.Send(
-        agent_id=sender,
-        to=to,
-        body="\n".join(lines),
-        subject=line_in(subject),
-        kind=ESCALATION,
-        priority="urgent",
-        key=key,
-    )
-    with suppress(IdTaken):  # it was sent before, with other text
-        perform(core, principal, draft)
-
-
-def notify_human(core: Core, principal: Principal, sender: str, human: str, hook: Hook, item: Item) -> None:
-    lines = [*facts(hook, item), "", "It will not be started again until somebody decides."]
-    subject = f"{line_in(item.bead)} was started {item.restarts + 1} times and is stuck"
-    escalate(core, principal, sender, human, subject, lines, _key(human, item.bead, *item.starts))
-
-
-def facts(hook: Hook, item: Item) -> list[str]:
-    """Return the facts, one to a line. Text from a hook is reduced to one line, so that it cannot add facts."""
-    last = "never" if hook.last_activity is None else text_of(hook.last_activity)
-    return [
-        f"agent: {hook.agent_id}",
-        f"bead: {line_in(item.bead)}",
-        f"title: {line_in(hook.item.title)}",
-        f"status: {hook.status}",
-        f"last_activity: {last}",
-        f"restarts: {item.restarts}",
-    ]
-
-
-def _key(*about: str) -> str:
-    return f"chipset-{blake2b(' '.join(about).encode(), digest_size=16).hexdigest()}"
 
 
 # The witness
@@ -298,15 +214,15 @@ class Witness:
         return now - watch.asked_at >= timedelta(seconds=self._patience.for_answer(watch.agent))
 
     def _escalate(self, hook: Hook, item: Item, watch: StallWatch, done: dict[str, list[str]]) -> None:
-        mail = (self._chipset.room.core, self._chipset.room.principal, watch.by)
+        mail = self._chipset.mail
         asked_at = text_of(watch.asked_at or watch.seen_at)
         is_spent = item.restarts >= self._patience.most_restarts
-        lines = [*facts(hook, item), f"nudged_at: {asked_at}", "", _SPENT if is_spent else _REASSIGN]
+        lines = [*facts(hook, item), f"nudged_at: {asked_at}", "", SPENT if is_spent else REASSIGN]
         subject = f"{hook.agent_id} is silent on {line_in(item.bead)}"
-        escalate(*mail, self._mayor, subject, lines, _key(self._mayor, hook.agent_id, about(hook)))
+        mail.escalate(watch.by, self._mayor, subject, lines, hook.agent_id, about(hook))
         done["escalated"].append(hook.agent_id)
         if is_spent and item.human_told < item.restarts:
-            notify_human(*mail, self._human, hook, item)
+            mail.notify_human(watch.by, self._human, hook, item)
             self._chipset.items.human_knows(item)
             done["human"].append(item.bead)
 
