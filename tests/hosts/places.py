@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from postroom.hosts.install import files
 from postroom.hosts.install import plan as install_plan
 from postroom.hosts.install.layouts import HostFiles, Order, layout_of
 
@@ -50,7 +49,7 @@ class Home:
 
     def _carry_out(self, plan: install_plan.Plan, layout: HostFiles) -> install_plan.Plan:
         if plan:
-            files.carry_out(plan, layout)
+            install_plan.carry_out(plan, layout)
         return plan
 
     def put(self, path: str, content: str | bytes, mode: int = 0o644) -> Path:

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import Refused
-from postroom.hosts.install import files
 from postroom.hosts.install import plan as install_plan
 from postroom.hosts.install.layouts import CODEX_MARK
 from postroom.hosts.install.pieces import TomlTable
@@ -321,8 +320,8 @@ def test_hosts_in_other_places_are_found(home: Home, monkeypatch: pytest.MonkeyP
 CRASH = """
 import os, sys
 from pathlib import Path
+from postroom.hosts.install import plan as install_plan
 from tests.hosts.places import Home
-from postroom.hosts.install import files
 home, host, steps, planted = Home(Path(sys.argv[1])), sys.argv[2], int(sys.argv[3]), sys.argv[4]
 def counted(real):
     def step(*given, **named):
@@ -336,7 +335,7 @@ if planted:
     def torn(change, drafts):
         Path(change.path).write_bytes(b"")
         os.replace(drafts[change.path], change.path)
-    files._apply = torn
+    install_plan._apply = torn
 for name in ("replace", "unlink", "mkdir", "fsync"):
     setattr(os, name, counted(getattr(os, name)))
 home.install(host)
@@ -346,7 +345,10 @@ home.install(host)
 def crash(home: Home, host: str, steps: int, *, planted: bool = False) -> bool:
     """Install, and be killed before so many steps are done. Was it?"""
     words = [sys.executable, "-c", CRASH, str(home.folder.parent), host, str(steps), "planted" if planted else ""]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (Path(files.__file__).parents[3], ".")))}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, (Path(install_plan.__file__).parents[3], "."))),
+    }
     done = subprocess.run(words, env=environment, cwd=Path(__file__).parents[2], timeout=PATIENCE, check=False)
     assert done.returncode in {0, 9}
     return done.returncode == 9
@@ -405,14 +407,14 @@ def test_a_writer_that_tears_files_would_be_caught(theirs: Home, host: str) -> N
 def fail_while_writing(home: Home, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full when the last draft is laid ready."""
     last = home.plan(host)[-1].path
-    real = files._write_draft
+    real = install_plan._write_draft
 
     def full(path: str, text: str, mode: int) -> str:
         if path == last:
             raise OSError(28, "No space left on device")
         return real(path, text, mode)
 
-    monkeypatch.setattr(files, "_write_draft", full)
+    monkeypatch.setattr(install_plan, "_write_draft", full)
     with pytest.raises(OSError, match="No space"):
         home.install(host)
 
@@ -424,14 +426,14 @@ def test_where_the_disk_is_full_nothing_changes(theirs: Home, host: str, monkeyp
 
 
 def test_a_writer_without_drafts_is_found_out(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = files._write_draft
+    real = install_plan._write_draft
 
     def at_once(path: str, text: str, mode: int) -> str:
         Path(path).write_text(text, encoding="utf-8")
         return real(path, text, mode)
 
     before = home.all()
-    monkeypatch.setattr(files, "_write_draft", at_once)
+    monkeypatch.setattr(install_plan, "_write_draft", at_once)
     fail_while_writing(home, "codex", monkeypatch)
     monkeypatch.undo()
     assert before != home.all()
@@ -443,13 +445,13 @@ def test_what_changed_since_it_was_shown_is_not_overwritten(theirs: Home, host: 
     path.write_bytes(b"{}\n")
     before = theirs.all()
     with pytest.raises(Refused, match="changed meanwhile"):
-        files.carry_out(plan, layout)
+        install_plan.carry_out(plan, layout)
     assert before == theirs.all()
 
 
 def test_what_appeared_since_it_was_shown_is_not_overwritten(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     layout, plan = home.layout("codex"), home.plan("codex")
-    real = files._write_draft
+    real = install_plan._write_draft
 
     def late(path: str, text: str, mode: int) -> str:
         draft = real(path, text, mode)
@@ -457,9 +459,9 @@ def test_what_appeared_since_it_was_shown_is_not_overwritten(home: Home, monkeyp
             Path(path).write_text("theirs", encoding="utf-8")
         return draft
 
-    monkeypatch.setattr(files, "_write_draft", late)
+    monkeypatch.setattr(install_plan, "_write_draft", late)
     with pytest.raises(Refused, match="changed meanwhile"):
-        files.carry_out(plan, layout)
+        install_plan.carry_out(plan, layout)
     assert {".codex", ".codex/AGENTS.md"} == home.all().keys() and "theirs" == home.text(".codex/AGENTS.md")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from postroom.errors import Refused
-from postroom.hosts.install import files
+from postroom.hosts.install import plan as install_plan
 from postroom.hosts.install.layouts import other_places
 from postroom.hosts.install.plan import FileChange, install_state
 from postroom.hosts.recipes import RECIPES
@@ -102,7 +102,7 @@ def test_hooks_of_an_older_version_are_not_all_there_until_it_is_installed_again
 def trusted_meanwhile(home: Home, monkeypatch: pytest.MonkeyPatch) -> str:
     """What a file holds into which the host writes while everything is laid ready beside it."""
     home.put(".codex/config.toml", 'model = "x"\n')
-    real = files._write_draft
+    real = install_plan._write_draft
 
     def late(path: str, text: str, mode: int) -> str:
         draft = real(path, text, mode)
@@ -110,7 +110,7 @@ def trusted_meanwhile(home: Home, monkeypatch: pytest.MonkeyPatch) -> str:
             home.put(".codex/config.toml", TRUST)
         return draft
 
-    monkeypatch.setattr(files, "_write_draft", late)
+    monkeypatch.setattr(install_plan, "_write_draft", late)
     with suppress(Refused):
         home.install("codex")
     return home.text(".codex/config.toml")
@@ -124,5 +124,5 @@ def test_what_a_host_writes_in_the_last_moment_stays(home: Home, monkeypatch: py
 def test_a_check_only_before_the_write_is_found_out(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     def blindly(_change: FileChange, _root: str) -> None: ...
 
-    monkeypatch.setattr(files, "_check_unchanged", blindly)
+    monkeypatch.setattr(install_plan, "_check_unchanged", blindly)
     assert "trusted" not in trusted_meanwhile(home, monkeypatch)

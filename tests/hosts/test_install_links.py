@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import Refused
-from postroom.hosts.install import files
+from postroom.hosts.install import plan as install_plan
 from postroom.hosts.install.layouts import NAME
 from postroom.hosts.install.plan import has_rules, install_state
 
@@ -84,7 +84,7 @@ def test_no_link_leads_out_of_a_project(home: Home, host: str, tmp_path: Path, w
 def test_an_installer_that_follows_every_link_is_found_out(
     home: Home, host: str, tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "resolve_link", lambda path, _within: os.path.realpath(path))
+    monkeypatch.setattr(install_plan, "resolve_link", lambda path, _within: os.path.realpath(path))
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         check_that_a_project_leads_nobody_out(home, host, tmp_path, what)
 

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.errors import Invalid, Refused
-from postroom.hosts.install.json_edit import Document
 from postroom.hosts.install.layouts import GEMINI_MARK, Order, _codex, _gemini
-from postroom.hosts.install.pieces import JsonValues, Piece, TextBlock, TomlTable
+from postroom.hosts.install.pieces import Document, JsonValues, Piece, TextBlock, TomlTable
 from postroom.hosts.install.plan import is_in_place
 
 from .places import PROGRAM

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from .. import own_file
 from ..environment import how_to_install, state_folder, variable
 from ..errors import Refused
-from ..hosts.install import files as install_files
 from ..hosts.install import plan as install_plan
 from ..hosts.install.layouts import Order, layout_of, other_places
 from ..hosts.install.plan import diff as diff_of
@@ -288,7 +287,7 @@ class Installation:
             return self.answer("unchanged" if self.is_install else "absent")
         if "dry_run" in self._context.values:
             return Answer(self._context.name, self._data("shown", plan), partial(diff, self._own, ""))
-        install_files.carry_out(plan, self._layout)
+        install_plan.carry_out(plan, self._layout)
         shutil.rmtree(
             state_folder("installed"), ignore_errors=True
         )  # earlier versions noted there what they put where

@@ -2,7 +2,5 @@
 
 layouts     where each host keeps its hooks, MCP servers and rules
 pieces      our part of one file: how it is put in, recognised and taken out
-plan        the changes to each file, computed before anything is written
-files       the files of hosts: which are left alone, and how they are read and written
-json_edit   edits of JSON files that keep everything else as it is written
+plan        the changes to each file, computed before anything is written, and then carried out
 """

@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...environment import variable
 from ...errors import Refused
 from .. import recipes
-from . import files as install_files
-from .json_edit import value_at
-from .pieces import JsonValues, OwnFile, TextBlock, TomlTable, entries_in
+from . import plan as install_plan
+from .pieces import JsonValues, OwnFile, TextBlock, TomlTable, entries_in, value_at
 from .plan import install_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .json_edit import IsOurs
-    from .pieces import Piece
+    from .pieces import IsOurs, Piece
 
 
 NAME = "postroom"  # of the plugin, and of the MCP server
@@ -73,7 +71,7 @@ def layout_of(order: Order) -> HostFiles:
 
 def _claude(order: Order) -> HostFiles:
     place, root = _place(order, ".claude", "CLAUDE_CONFIG_DIR")
-    skills = install_files.resolve_link(os.path.join(place, "skills"), order.project)
+    skills = install_plan.resolve_link(os.path.join(place, "skills"), order.project)
     own, root = os.path.join(skills, NAME), _root(skills, root)
     files = _packaged("claude")
     # The packaged plugin says only `postroom`; an installed one names this very program, whatever PATH the
@@ -171,7 +169,7 @@ def _place(order: Order, folder: str, named_by: str) -> tuple[str, str]:
 
 
 def _file(order: Order, place: str, name: str) -> str:
-    return install_files.resolve_link(os.path.join(place, name), order.project)
+    return install_plan.resolve_link(os.path.join(place, name), order.project)
 
 
 def _root(folder: str, root: str) -> str:
