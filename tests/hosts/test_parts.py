@@ -18,9 +18,9 @@ from msgspec.structs import replace
 import postroom
 from postroom.formats.inbox import read_entry
 from postroom.hosts import quick, sessions
-from postroom.hosts.agent_names import plain, settle
+from postroom.hosts.dialects import read_object
+from postroom.hosts.hooks import plain, settle
 from postroom.hosts.inbox_files import InboxFolder
-from postroom.hosts.input import read_object
 from postroom.hosts.recipes import MARGIN, RECIPES, WAIT, hooks, is_ours, mcp_server
 from postroom.hosts.sessions import (
     IDLE,

@@ -12,28 +12,28 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import unicodedata
 from contextlib import suppress
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..clock import SystemClock
 from ..environment import state_folder, variable, whole_path
 from ..errors import Busy, Invalid, Missing, StoreFailing
-from ..model.names import HUMAN, check_agent, fold
+from ..model.names import HUMAN, ONE_MAILBOX, POSTMASTER, check_agent, fold
 from ..policy.limits import people_of
 from . import sessions
-from .agent_names import plain, settle
-from .dialects import DIALECTS, END, PROMPT, START, STOP
+from .dialects import DIALECTS, END, PROMPT, START, STOP, text_of
 from .inbox_files import InboxFolder
-from .input import text_of
 from .quick import is_going_on, is_typed
-from .sessions import BUSY, IDLE, OVER, Session, all_sessions, find, is_plain, sweep
+from .sessions import BUSY, IDLE, OVER, InTurn, Session, all_sessions, find, is_plain, keep, sweep
 from .sources import WAITER_PATIENCE, FileSource, SocketSource, daemon_answers, program_of, room_source, source_of
 from .text import LONGEST, MOST_HELD_STOPS, SHORT, HookText, host_output, ring, ring_in_public, session_text, shown
 from .waiter import alone, arrived, end_waiter, end_with_host, queue
 from .waiter import wait as wait_and_ring
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Sequence
     from datetime import datetime
 
     from ..model.alert import Rung
@@ -171,6 +171,66 @@ def _wait(alerts: VerbSource, session: Session, seconds: float) -> Rung | None:
 
 def _now() -> float:
     return SystemClock().now().wall.timestamp()
+
+
+# -- the agent name of a new session: that of the folder, or a numbered one if a live session has it
+
+LONGEST_NAME = 60  # characters of a folder's name that are taken
+_RESERVED = frozenset({*ONE_MAILBOX, *ONE_MAILBOX.values(), POSTMASTER})
+
+
+def settle(
+    session: Session,
+    project: str,
+    *,
+    alone: bool,
+    cleared: bool,
+    human: str = HUMAN,
+    others: Collection[str] = (),
+) -> None:
+    """Name the agent of a session, unless it has a name, and record the session.
+
+    alone    a process of this host runs one session at a time, so earlier sessions of the process are over
+    cleared  it continues the last session of the process
+    human    the name of the person's mailbox, which no session gets
+    others   folded names that belong to other agents
+    """
+    folder = state_folder("sessions")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    with InTurn(os.path.join(folder, ".lock")):  # of two sessions that start at once, the second sees the first
+        beside = [one for one in all_sessions() if not one.is_same(session)]
+        before = [one for one in beside if (one.pid, one.began) == (session.pid, session.began)]
+        if not session.agent:
+            taken = {fold(one.agent) for one in beside if one.is_live and not (alone and one in before)}
+            taken.update(others)
+            name = plain(project, human)
+            numbered = (f"{name}-{number}" for number in count(2))
+            names = chain(_earlier(session, before if cleared else ()), [name], numbered)
+            session.agent = next(one for one in names if fold(one) not in taken)
+        keep(session)
+        for one in before:
+            if alone and one.turn != OVER:
+                one.mark(OVER)
+
+
+def plain(folder: str, human: str = HUMAN) -> str:
+    """Return an agent name made of the name of a folder; `agent` if nothing of it can be used.
+
+    A reserved name, or the person's own (their home folder often has it), gets `-agent` appended.
+    """
+    letters = (
+        unicodedata.normalize("NFKD", os.path.basename(folder.rstrip("/"))).encode("ascii", "ignore").decode()
+    )
+    words = "".join(letter if letter.isalnum() else " " for letter in letters.lower()).split()
+    name = "-".join(words)[:LONGEST_NAME].rstrip("-")
+    return name if name and name not in {*_RESERVED, fold(human)} else f"{name}-agent".lstrip("-")
+
+
+def _earlier(session: Session, before: Sequence[Session]) -> list[str]:
+    """Return the name that the session had before, and that of the session it continues."""
+    own = find(session.host, session.id)
+    last = max(before, key=lambda one: one.heard_at, default=None)
+    return [one.agent for one in (own, last) if one is not None and one.agent]
 
 
 # -- one call of a host

@@ -22,8 +22,7 @@ from ..environment import (
     project_room,
     variable,
 )
-from .dialects import BETWEEN, DIALECTS, PROMPT, START, STOP
-from .input import HOST, PERHAPS, read_input, read_object, text_of
+from .dialects import BETWEEN, DIALECTS, HOST, PERHAPS, PROMPT, START, STOP, read_input, read_object, text_of
 from .sessions import BUSY, IDLE, OVER, Session, find, is_played
 
 FILES = "files:"

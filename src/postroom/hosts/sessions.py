@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 
 from ..environment import first_variable, state_folder
-from .input import read_object
+from .dialects import read_object
 
 # -- processes
 #
@@ -212,7 +212,7 @@ class Session:
 
 
 class InTurn:
-    """An exclusive lock on a session's mail; none without a path. `contextlib` would take long to import."""
+    """The exclusive lock of a file; none without a path. `contextlib` would take long to import."""
 
     def __init__(self, path: str) -> None:
         self._path = path
