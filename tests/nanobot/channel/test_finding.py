@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 
 import postroom
 from postroom.model.report import Finding, Level
-from postroom.nanobot.channel import config, gateways
+from postroom.nanobot.channel import config
 from postroom.nanobot.channel import doctor as channel_doctor
 
 from .agents import run, scripted_agent
@@ -220,8 +220,10 @@ def test_whether_a_gateway_is_up_or_left(tmp_path: Path) -> None:
 
     async def scene() -> None:
         async with scripted_agent(tmp_path, "coder"):
-            assert gateways.check_gateway(message, file).what.startswith("a gateway of coder is up: idle, ")
-        assert gateways.check_gateway(message, file).what.startswith("no gateway of coder is up: it said goodbye ")
+            assert channel_doctor.check_gateway(message, file).what.startswith("a gateway of coder is up: idle, ")
+        assert channel_doctor.check_gateway(message, file).what.startswith(
+            "no gateway of coder is up: it said goodbye "
+        )
 
     run(scene)
 
@@ -230,20 +232,20 @@ def test_another_program_under_the_same_name_is_reported(tmp_path: Path) -> None
     message = config.parse({"enabled": True, "agentId": "coder", "store": f"sqlite:{tmp_path}/room.db"})
     with postroom.open(message.store) as room:
         room.mailbox("coder").register(program="claude")
-    found = gateways.check_gateway(message, tmp_path / "config.json")
+    found = channel_doctor.check_gateway(message, tmp_path / "config.json")
     assert Level.WARNING is found.level and "another program, claude, is up under the name coder" in found.what
 
 
 def test_a_folder_of_others_that_was_never_opened_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "mailboxes").mkdir()
     message = config.parse({"enabled": True, "agentId": "coder", "mailboxesRoot": str(tmp_path / "mailboxes")})
-    assert "was ever started here" in gateways.check_gateway(message, tmp_path / "config.json").what
+    assert "was ever started here" in channel_doctor.check_gateway(message, tmp_path / "config.json").what
     assert [] == list((tmp_path / "mailboxes").iterdir())
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(5, "5 s"), (119, "119 s"), (120, "2 minutes"), (7200, "2 hours")])
 def test_how_long_ago_a_sign_was(seconds: int, text: str) -> None:
-    assert text == gateways._ago(seconds)
+    assert text == channel_doctor._ago(seconds)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ import pytest
 from postroom.core.inbox import received
 from postroom.model.delivery import State
 from postroom.model.task import TaskState
-from postroom.nanobot.channel import post, reception, settlement
+from postroom.nanobot.channel import reception, settlement
+from postroom.nanobot.channel import text as channel_text
 from postroom.nanobot.channel.bus import Inbound
 
 from .agents import PATIENCE, content_and_mode, run, scripted_agent, state_of, until, use
@@ -102,8 +103,8 @@ def test_where_an_answer_is_refused_all_the_same_the_task_fails_and_the_letter_i
 
 
 def test_a_path_is_never_followed_and_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(post, "MOST_FILES", 3)
-    monkeypatch.setattr(post, "MOST_BYTES", 10)
+    monkeypatch.setattr(channel_text, "MOST_FILES", 3)
+    monkeypatch.setattr(channel_text, "MOST_BYTES", 10)
 
     def enclosed(content: bytes) -> dict[str, str]:
         return {"type": "file", "path": "a.txt", "bytes": base64.b64encode(content).decode()}

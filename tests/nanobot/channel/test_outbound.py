@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from postroom.errors import Invalid
-from postroom.nanobot.channel import bus, outbound
+from postroom.nanobot.channel import bus
 
 from .agents import PATIENCE, scripted_agent, until
 
@@ -55,7 +55,7 @@ class StreamedResponseEvent:
     ],
 )
 def test_progress_is_reported_from_last_words(message: Message, progress: bool, last: bool) -> None:
-    assert (progress, last) == (outbound.is_progress(message), outbound.is_last_word(message))
+    assert (progress, last) == (bus.is_progress(message), bus.is_last_word(message))
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,10 @@ def test_progress_is_reported_from_last_words(message: Message, progress: bool, 
 )
 def test_a_failure_is_what_is_said_and_not_kept(text: str, kept: list[str | None], failed: bool) -> None:
     session = [{"role": "user", "content": "hello"}, *({"role": "assistant", "content": one} for one in kept)]
-    assert failed is outbound.is_failure(Message(content=text), outbound.last_answer(session))
+    assert failed is bus.is_failure(Message(content=text), bus.last_answer(session))
     by_tool = Message(content=text)
-    outbound.note(by_tool, Context(), None, collects=False)
-    assert not outbound.is_failure(by_tool, outbound.last_answer(session))
+    bus.note_message(by_tool, Context(), None, collects=False)
+    assert not bus.is_failure(by_tool, bus.last_answer(session))
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_a_failure_is_what_is_said_and_not_kept(text: str, kept: list[str | None
 def test_a_broken_turn_is_reported_where_its_result_was_due(
     channel: str, chat: str, place: tuple[str, str]
 ) -> None:
-    assert place == outbound.place_of(Message(channel=channel, chat_id=chat))
+    assert place == bus.place_of(Message(channel=channel, chat_id=chat))
     broken = [{"role": "assistant", "content": "[Assistant reply unavailable due to model error.]"}]
-    assert outbound.is_failure(None, outbound.last_answer(broken)) and not outbound.is_failure(None, "fine")
+    assert bus.is_failure(None, bus.last_answer(broken)) and not bus.is_failure(None, "fine")
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,10 @@ def test_a_broken_turn_is_reported_where_its_result_was_due(
     ],
 )
 def test_nanobots_word_that_there_is_no_answer_is_none(text: str, is_none: bool) -> None:
-    assert is_none is outbound.is_no_answer(Message(content=text))
+    assert is_none is bus.is_no_answer(Message(content=text))
     by_tool = Message(content=text)
-    outbound.note(by_tool, Context(), None, collects=True)
-    assert not outbound.is_no_answer(by_tool)
+    bus.note_message(by_tool, Context(), None, collects=True)
+    assert not bus.is_no_answer(by_tool)
 
 
 def test_old_versions_show_only_tools_where_they_say_that_a_turn_is_over() -> None:
@@ -122,20 +122,20 @@ def test_old_versions_show_only_tools_where_they_say_that_a_turn_is_over() -> No
     old, loud, shown = Bus(), Loud(), Loud()
     assert bus.event_source(old) is None and loud is bus.event_source(loud)
     for runtime_events in (shown, None):  # tools of subagents are shown none
-        bus.note(SimpleNamespace(bus=old, runtime_events=runtime_events))
-    bus.note(SimpleNamespace())
+        bus.note_source(SimpleNamespace(bus=old, runtime_events=runtime_events))
+    bus.note_source(SimpleNamespace())
     assert shown is bus.event_source(old)
 
 
 def test_the_caller_of_a_tool_is_noted() -> None:
     message = Message()
-    outbound.note(message, Context(), None, collects=True)
-    caller = outbound.caller_of(message)
+    bus.note_message(message, Context(), None, collects=True)
+    caller = bus.caller_of(message)
     assert caller is not None
     assert ("person", "sofa", "person:sofa", None) == (caller.channel, caller.chat, caller.session, caller.letter)
-    assert outbound.caller_from(None) is None
-    forged = Message(metadata={outbound.CALLER: {"channel": "person", "chat": "ceo"}})
-    assert outbound.caller_of(forged) is None
+    assert bus.caller_from(None) is None
+    forged = Message(metadata={bus.CALLER: {"channel": "person", "chat": "ceo"}})
+    assert bus.caller_of(forged) is None
 
 
 def test_local_code_may_open_a_task_and_nothing_else(tmp_path: Path) -> None:
@@ -148,10 +148,10 @@ def test_local_code_may_open_a_task_and_nothing_else(tmp_path: Path) -> None:
             }
             message = Message(metadata=dict(params))
             warned: list[str] = []
-            made = outbound.outgoing(message, coder.post, warned.append)
+            made = bus.outgoing(message, coder.post, warned.append)
             assert made.is_task and not made.is_retry and made.deadline.year == 2030
             assert ["mailbox_ttl is 99, and is sent as 3: it can be lowered, not raised"] == warned
-            again = outbound.outgoing(message, coder.post, warned.append)
+            again = bus.outgoing(message, coder.post, warned.append)
             assert again.is_retry and made.id == again.id
             await coder.post.room.mailbox("anna").register()
             receipt = await coder.post.send(made, None)
@@ -167,8 +167,8 @@ def test_local_code_may_open_a_task_and_nothing_else(tmp_path: Path) -> None:
                 {"mailbox_callback": {"channel": "person"}},
             ):
                 with pytest.raises(Invalid, match=r"mailbox_[tc]"):
-                    outbound.outgoing(Message(metadata=wrong), coder.post, warned.append)
-            plain = outbound.outgoing(Message(), coder.post, warned.append)
+                    bus.outgoing(Message(metadata=wrong), coder.post, warned.append)
+            plain = bus.outgoing(Message(), coder.post, warned.append)
             assert plain.is_automatic  # nobody in a conversation wrote it
 
     asyncio.run(scene())
@@ -185,9 +185,9 @@ def test_what_a_tool_says_to_the_chat_of_its_own_turn_is_the_answer(tmp_path: Pa
             words = [Message(content=word, metadata=dict(seen.metadata)) for word in ("one", "two")]
             context = Context(channel="mailbox", chat_id="anna", metadata=dict(seen.metadata))
             for message in words[: 2 if collects else 1]:
-                outbound.note(message, context, turns, collects=collects)
-                assert collects == (outbound.turn_of(message, turns) is None)
-                assert outbound.is_about_turn(message)
+                bus.note_message(message, context, turns, collects=collects)
+                assert collects == (bus.turn_of(message, turns) is None)
+                assert bus.is_about_turn(message)
             if collects:
                 await coder.reception.end_turn(letter)
             else:
@@ -209,10 +209,10 @@ def test_errors_that_lost_their_turn_are_given_to_those_there_are(tmp_path: Path
             turns = coder.post.turns
             words = [Message(content="Sorry, I encountered an error.") for _ in range(3)]
             for message in [*words, other := Message(content="something else")]:
-                outbound.note(message, None, turns, collects=False)
-            found = [turn for message in words if (turn := outbound.turn_of(message, turns)) is not None]
+                bus.note_message(message, None, turns, collects=False)
+            found = [turn for message in words if (turn := bus.turn_of(message, turns)) is not None]
             assert sorted(sent) == sorted(turn.id for turn in found) and all(turn.failed for turn in found)
-            assert outbound.turn_of(other, turns) is None
+            assert bus.turn_of(other, turns) is None
             for turn in found:
                 await coder.reception.answer_turn(turn.id, "Sorry, I encountered an error.", ())
             for letter in await coder.post.box.check(peek=True, unread_only=False):

@@ -22,7 +22,7 @@ from nanobot.config.schema import Base
 from ...errors import Busy, PostroomError, TooFast, UnknownAgent
 from . import bus as channel_bus
 from . import config as channel_config
-from . import intent, outbound
+from . import intent
 from . import text as channel_text
 from .auto_reply import MOST_REFUSALS
 from .bus import Inbound
@@ -165,15 +165,15 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         """Take the final answer of a turn, or a mail of nanobot's `message` tool or of local code."""
         if self.post is None or self.reception is None:
             raise ConnectionError("the mailbox is not open yet")
-        if outbound.is_progress(msg):
+        if channel_bus.is_progress(msg):
             return
-        turn = outbound.turn_of(msg, self.post.turns)
+        turn = channel_bus.turn_of(msg, self.post.turns)
         if turn is not None:
             turn.failed = (
                 turn.failed or await self._has_failed(turn, msg) or await self._lacks_result(self.post, turn, msg)
             )
             await self.reception.answer_turn(turn.id, msg.content, tuple(msg.media))
-        elif not outbound.is_about_turn(msg):
+        elif not channel_bus.is_about_turn(msg):
             await self._mail(self.post, msg)
 
     async def send_message(self, to_id: str, msg: dict[str, Any]) -> None:
@@ -188,11 +188,11 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             return False
         # An error looks like an answer in old versions; only what the session kept tells them apart.
         kept = await asyncio.to_thread(self._kept_in, turn.intent.session)
-        return outbound.is_failure(msg, outbound.last_answer(kept))
+        return channel_bus.is_failure(msg, channel_bus.last_answer(kept))
 
     async def _lacks_result(self, post: AgentPost, turn: ModelTurn, msg: OutboundMessage) -> bool:
         """Return whether a task ended without an answer of the model and no other agent works on a part of it."""
-        if turn.task is None or turn.parts or not outbound.is_no_answer(msg):
+        if turn.task is None or turn.parts or not channel_bus.is_no_answer(msg):
             return False
         return not await post.room.run(intent.has_open_requests, post.core, post.name, turn.task.id, turn.id)
 
@@ -211,12 +211,12 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         nanobot repeats a send that raises for some seconds. That is too short for a rate limit, so TooFast is
         raised only if there is no conversation in which it can be reported.
         """
-        caller = outbound.caller_of(msg)
+        caller = channel_bus.caller_of(msg)
         try:
-            await post.send(outbound.outgoing(msg, post, self._warn), caller)
+            await post.send(channel_bus.outgoing(msg, post, self._warn), caller)
         except PostroomError as refused:
             if isinstance(refused, TooFast):
-                del msg.metadata[outbound.SENT_AS]  # so that the next attempt is counted like the first
+                del msg.metadata[channel_bus.SENT_AS]  # so that the next attempt is counted like the first
             if isinstance(refused, Busy) and (caller is None or not isinstance(refused, TooFast)):
                 raise
             if isinstance(refused, UnknownAgent):
@@ -252,9 +252,9 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
         context = current_request_context()
         turns = None if self.post is None else self.post.turns
         if msg.channel == OWN_CHANNEL:
-            outbound.note(msg, context, turns, collects=self.reports_turn_ends)
-        elif turns is not None and context is None and outbound.is_last_word(msg):
-            for turn in turns.reporting_to(*outbound.place_of(msg)):
+            channel_bus.note_message(msg, context, turns, collects=self.reports_turn_ends)
+        elif turns is not None and context is None and channel_bus.is_last_word(msg):
+            for turn in turns.reporting_to(*channel_bus.place_of(msg)):
                 turn.last_message = msg
         await self._publish_outbound(msg)
 
@@ -329,7 +329,7 @@ class MailboxChannel(BaseChannel):  # type: ignore[misc] # nanobot is installed 
             await self.reception.stop_turn(letter)
 
     def _turn_of(self, metadata: Any) -> ModelTurn | None:
-        return None if self.post is None else self.post.turns.get(outbound.letter_in(metadata))
+        return None if self.post is None else self.post.turns.get(channel_bus.letter_in(metadata))
 
 
 def _start_task(operation: Any, tasks: set[asyncio.Task[None]]) -> None:

@@ -1,4 +1,4 @@
-"""The doctor of the nanobot channel: whether nanobot finds the channel, and if not, why.
+"""The doctor of the nanobot channel: whether nanobot finds the channel, and if not, why; whether a gateway runs.
 
 nanobot is queried in another process; nothing of it is imported here. Since 0.3 nanobot looks for channels in its
 own folder, into which the distribution `postroom-nanobot` puts three small files. It has the entry points, too.
@@ -11,22 +11,27 @@ import importlib.util
 import json
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ... import room
 from ...environment import clone_folder
-from ...errors import PostroomError
-from ...model.agent import EVERYONE
+from ...errors import PostroomError, UnknownAgent
+from ...model.agent import EVERYONE, Status
+from ...model.names import check_agent
 from ...model.report import Diagnosis, error, note, ok, warning
-from ...store.address import is_there
+from ...store.address import folder_of, is_there
+from ...store.files.tree import OWN_FOLDER
 from . import config as channel_config
 from . import gateways
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ...model.agent import Agent
     from ...model.report import Finding
 
 
@@ -163,7 +168,7 @@ def _of_config(path: Path) -> list[Finding]:
     later = ", which is created when it starts" if is_there(value.address) is False else ""
     takes = ok("config", f"{value.agent_id} takes mail at {value.address}{later}")
     is_second = path != Path(DEFAULT_CONFIG).expanduser()
-    return [takes, *_strangers(value), gateways.check_gateway(value, path, is_second=is_second), MODEL]
+    return [takes, *_strangers(value), check_gateway(value, path, is_second=is_second), MODEL]
 
 
 def _strangers(value: channel_config.Config) -> list[Finding]:
@@ -172,3 +177,74 @@ def _strangers(value: channel_config.Config) -> list[Finding]:
     return [
         note("config", "every agent that can write to these mailboxes may mail this one", "allowFrom names them")
     ]
+
+
+# -- the gateway: is one of this agent running?
+
+GATEWAY = "gateway"
+PROGRAM = "nanobot"  # the program on the card of an agent with a gateway
+FIRST_PORT = 18790  # nanobot's default port of a gateway
+MINUTE, HOUR, DAY = 60, 3600, 86_400  # seconds
+
+
+def check_gateway(value: channel_config.Config, config: Path, *, is_second: bool = False) -> Finding:
+    """Report whether a gateway of this agent is running.
+
+    The check creates nothing: where there is no room yet, no gateway was ever started. A second gateway on this
+    machine has its own config and needs its own port.
+    """
+    start = f"nanobot gateway -c {shlex.quote(str(config))}"
+    start += f" -p {_free_port()}" if is_second else ""
+    name = check_agent(value.agent_id, "agentId")
+    # A mail folder has our own folder in it since it was opened.
+    folder = folder_of(value.address)
+    if is_there(value.address) is not True or (folder and not (Path(folder) / OWN_FOLDER).is_dir()):
+        return _not_started(name, start)
+    try:
+        with room.open(value.address) as opened:
+            return _of_agent(opened, name, start, is_up=gateways.GatewayLock(value.address, name).is_held())
+    except UnknownAgent:
+        return _not_started(name, start)
+    except PostroomError as wrong:
+        return warning(GATEWAY, f"the mailboxes cannot be looked at: {wrong}", "postroom doctor")
+
+
+def _free_port() -> int:
+    """Return the first port above FIRST_PORT on which nothing listens."""
+    for port in range(FIRST_PORT + 1, FIRST_PORT + 100):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
+    return FIRST_PORT + 1
+
+
+def _not_started(name: str, start: str) -> Finding:
+    return note(GATEWAY, f"no gateway of {name} was ever started here", start)
+
+
+def _of_agent(opened: room.Room, name: str, start: str, *, is_up: bool) -> Finding:
+    agent = opened.agent(name)
+    seen = _last_sign(opened, agent)
+    if is_up:
+        return ok(GATEWAY, f"a gateway of {name} is up: {agent.presence.status}, {seen}")
+    program = agent.card.program
+    if agent.presence.status is not Status.OFFLINE and program != PROGRAM:
+        who = f"another program, {program}," if program else "another program"
+        return warning(GATEWAY, f"{who} is up under the name {name}, {seen}", "end it, or choose another agentId")
+    return note(GATEWAY, f"no gateway of {name} is up: {seen}", start)
+
+
+def _last_sign(opened: room.Room, agent: Agent) -> str:
+    at = agent.presence.last_heartbeat
+    if at is None:
+        return "no sign of life yet"
+    seconds = max(0, int((opened.core.now().wall - at).total_seconds()))
+    event = "it said goodbye" if agent.presence.left else "last sign of life"
+    return f"{event} {_ago(seconds)} ago (program {agent.card.program or 'unknown'})"
+
+
+def _ago(seconds: int) -> str:
+    for unit, name in ((DAY, "days"), (HOUR, "hours"), (MINUTE, "minutes")):
+        if seconds >= 2 * unit:
+            return f"{seconds // unit} {name}"
+    return f"{seconds} s"

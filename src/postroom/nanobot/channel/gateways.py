@@ -11,25 +11,19 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shlex
-import socket
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ... import room
 from ...constants import safe_form
 from ...core import work as core_work
 from ...core.deliveries import find_letters
 from ...core.verb import perform
-from ...errors import NotAllowed, PostroomError, UnknownAgent
-from ...model.agent import Status
+from ...errors import NotAllowed
 from ...model.codec import blake2b
 from ...model.delivery import State
-from ...model.names import check_agent, fold
+from ...model.names import fold
 from ...model.query import Query
-from ...model.report import note, ok, warning
-from ...store.address import folder_of, is_there, place_of
+from ...store.address import folder_of, place_of
 from ...store.files.tree import OWN_FOLDER
 from .config import OWN_CHANNEL
 
@@ -37,9 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ...mailbox import Mailbox
-    from ...model.agent import Agent
-    from ...model.report import Finding
-    from .config import Config
 
 
 NEVER = frozenset({"cli", "api", "system"})  # nanobot's names for sources that are no channels
@@ -138,74 +129,3 @@ def free_claims(mailbox: Mailbox) -> int:
         ids = [found.message.id for found in held]
         perform(core, mailbox.principal, core_work.Release(agent_id=mailbox.name, ids=ids, held=held))
     return len(held)
-
-
-# -- the check of `postroom doctor`: is a gateway of this agent running?
-
-CHECK = "gateway"
-PROGRAM = "nanobot"  # the program on the card of an agent with a gateway
-FIRST_PORT = 18790  # nanobot's default port of a gateway
-MINUTE, HOUR, DAY = 60, 3600, 86_400  # seconds
-
-
-def check_gateway(value: Config, config: Path, *, is_second: bool = False) -> Finding:
-    """Report whether a gateway of this agent is running.
-
-    The check creates nothing: where there is no room yet, no gateway was ever started. A second gateway on this
-    machine has its own config and needs its own port.
-    """
-    start = f"nanobot gateway -c {shlex.quote(str(config))}"
-    start += f" -p {_free_port()}" if is_second else ""
-    name = check_agent(value.agent_id, "agentId")
-    # A mail folder has our own folder in it since it was opened.
-    folder = folder_of(value.address)
-    if is_there(value.address) is not True or (folder and not (Path(folder) / OWN_FOLDER).is_dir()):
-        return _not_started(name, start)
-    try:
-        with room.open(value.address) as opened:
-            return _of_agent(opened, name, start, is_up=GatewayLock(value.address, name).is_held())
-    except UnknownAgent:
-        return _not_started(name, start)
-    except PostroomError as wrong:
-        return warning(CHECK, f"the mailboxes cannot be looked at: {wrong}", "postroom doctor")
-
-
-def _free_port() -> int:
-    """Return the first port above FIRST_PORT on which nothing listens."""
-    for port in range(FIRST_PORT + 1, FIRST_PORT + 100):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)):
-                return port
-    return FIRST_PORT + 1
-
-
-def _not_started(name: str, start: str) -> Finding:
-    return note(CHECK, f"no gateway of {name} was ever started here", start)
-
-
-def _of_agent(opened: room.Room, name: str, start: str, *, is_up: bool) -> Finding:
-    agent = opened.agent(name)
-    seen = _last_sign(opened, agent)
-    if is_up:
-        return ok(CHECK, f"a gateway of {name} is up: {agent.presence.status}, {seen}")
-    program = agent.card.program
-    if agent.presence.status is not Status.OFFLINE and program != PROGRAM:
-        who = f"another program, {program}," if program else "another program"
-        return warning(CHECK, f"{who} is up under the name {name}, {seen}", "end it, or choose another agentId")
-    return note(CHECK, f"no gateway of {name} is up: {seen}", start)
-
-
-def _last_sign(opened: room.Room, agent: Agent) -> str:
-    at = agent.presence.last_heartbeat
-    if at is None:
-        return "no sign of life yet"
-    seconds = max(0, int((opened.core.now().wall - at).total_seconds()))
-    event = "it said goodbye" if agent.presence.left else "last sign of life"
-    return f"{event} {_ago(seconds)} ago (program {agent.card.program or 'unknown'})"
-
-
-def _ago(seconds: int) -> str:
-    for unit, name in ((DAY, "days"), (HOUR, "hours"), (MINUTE, "minutes")):
-        if seconds >= 2 * unit:
-            return f"{seconds // unit} {name}"
-    return f"{seconds} s"

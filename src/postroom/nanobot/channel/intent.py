@@ -74,7 +74,6 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin | None = None  # for `report` and `continue`
     task: TaskStatus | None = None
     answers: str | None = None  # the letter of a peer that the model's final answer answers
-    wants_answer: bool = False
     rounds: int = 0
     reason: str = ""
     follows: bool = False  # it is work that replies to a letter of ours
@@ -101,10 +100,9 @@ def classify(mailbox: Mailbox, found: Found, config: Config) -> Intent:
         return Intent(action="refuse", reason="unauthorized")
     if _lacks_its_task(letter, found.delivery):
         return Intent(action="refuse", reason=NO_TASK)
-    wants = auto_reply.wants_answer(letter, found.delivery)
-    answers = letter.id if wants else None
+    answers = letter.id if auto_reply.wants_answer(letter, found.delivery) else None
     follows = _is_answer_to_us(mailbox, letter)
-    return Intent(action="work", session=session, wants_answer=wants, answers=answers, follows=follows)
+    return Intent(action="work", session=session, answers=answers, follows=follows)
 
 
 def session_of(peer: str, thread: str) -> str:
@@ -210,7 +208,6 @@ def _back_to(origin: Origin, task: TaskStatus | None) -> Intent:
         origin=origin,
         task=task,
         answers=origin.letter,
-        wants_answer=origin.letter is not None,
         rounds=origin.rounds + 1,
     )
 

@@ -1,22 +1,12 @@
-"""One agent's mail as nanobot uses it: letters unpacked for a model, and the mail that a model sends.
+"""`AgentPost`: the room and the mailbox of one agent, and the mail that its model sends.
 
-`unpack` turns the parts of a letter into text and media files. The bytes of a file come inside the letter; a path
-that a foreign program sent without bytes is only shown, never opened. A part that cannot be used is described in
-the text and never stops the letter.
-
-`Post` is the room and the mailbox of one agent. The channel and the tools of one process share it (`shared`). All
-file work runs in the threads of the room.
+The channel and the tools of one process share it (`shared`). All file work runs in the threads of the room.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import hashlib
-import json
 import logging
-import re
 import time
 from copy import copy
 from typing import TYPE_CHECKING, Any
@@ -28,7 +18,6 @@ from ... import room as postroom_room
 from ...aio import AsyncRoom
 from ...core import messages
 from ...errors import HopsSpent, LoopDetected, NotAllowed, PostroomError, TooFast
-from ...model.codec import encode
 from ...model.message import file, reference, same_name
 from ...model.names import check_agent, check_party
 from ...model.task import TaskState, answer
@@ -42,7 +31,6 @@ from .turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
-    from pathlib import Path
 
     from ...aio import AsyncTask
     from ...core.core import Core
@@ -53,96 +41,6 @@ if TYPE_CHECKING:
     from .turns import ModelTurn
 
 
-MOST_FILES = 20  # per letter
-MOST_BYTES = 20 * 1024 * 1024  # of all files of a letter
-MARK = 20  # characters of a hash that make the folder of a letter unique
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-
-
-class Unpacked(msgspec.Struct, frozen=True):
-    """A letter's content as a model can use it."""
-
-    text: str
-    media: tuple[str, ...]  # paths of files
-
-
-def unpack(letter: Message, folder: Path) -> Unpacked:
-    """Return the content as text, and write its files below `folder`."""
-    pieces: list[str] = []
-    media: list[str] = []
-    room = MOST_BYTES
-    for number, part in enumerate(letter.parts):
-        if part.type == "file":
-            files_left = MOST_FILES - len(media)
-            file = _file(part, folder / _folder_of(letter.id), number, room if files_left else 0)
-            pieces.append(file.text)
-            media += [file.path] if file.path else []
-            room -= file.size
-        else:
-            pieces.append(_text(part))
-    if letter.attachments:
-        pieces.append("Attachments:\n" + "\n".join(f"- {name}" for name in letter.attachments))
-    return Unpacked("\n\n".join(pieces), tuple(media))
-
-
-def _text(part: Part) -> str:
-    """Return a part as text. A part that lacks its usual fields is shown as JSON."""
-    if part.type == "text" and part.get("text") is not None:
-        return str(part["text"])
-    if part.type == "reference" and part.get("uri") is not None:
-        return f"[{part.get('label') or 'reference'}]({part['uri']})"
-    if part.type == "data" and part.get("data") is not None:
-        name = f" ({part['schema']})" if part.get("schema") else ""
-        return f"[data{name}]\n{json.dumps(part['data'], ensure_ascii=False, indent=2)}"
-    return f"[{part.type}] {encode(part).decode()}"
-
-
-class _File(msgspec.Struct, frozen=True):
-    """A file of a letter: the text that describes it, its path if it was written, and its size."""
-
-    text: str
-    path: str | None = None
-    size: int = 0
-
-
-def _file(part: Part, folder: Path, number: int, room: int) -> _File:
-    name = str(part.get("path") or "").replace("\\", "/").rpartition("/")[2] or "file"
-    # A path without bytes names a file of ours, if it names any: it is never opened.
-    if part.get("bytes") is None:
-        size = part.get("size")
-        about = f", {size} bytes" if isinstance(size, int) else ""
-        return _File(f"[file {name}{about}: it came without its content]")
-    try:
-        content = _bytes(part["bytes"], room)
-        path = folder / f"{number}-{_safe(name)}"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_bytes(content)
-        path.chmod(0o600)
-    except (OSError, ValueError) as refused:
-        return _File(f"[file {name} was not taken: {refused}]")
-    return _File(f"[file {name}, {len(content)} bytes: {path}]", str(path), len(content))
-
-
-def _bytes(enclosed: Any, room: int) -> bytes:
-    try:
-        content = base64.b64decode(enclosed, validate=True)
-    except (TypeError, ValueError, binascii.Error):
-        raise ValueError("its bytes are not base64 text") from None
-    if len(content) > room or not room:
-        raise ValueError(f"a letter may bring {MOST_FILES} files of {MOST_BYTES} bytes in all")
-    return content
-
-
-def _folder_of(letter: str) -> str:
-    """Return the folder name of a letter. The hash separates ids that `_safe` would make equal."""
-    return f"{_safe(letter)}-{hashlib.sha256(letter.encode()).hexdigest()[:MARK]}"
-
-
-def _safe(name: str) -> str:
-    """Return a file name without separators, special characters or a leading dot."""
-    return _UNSAFE.sub("_", name).lstrip(".")[-100:] or "file"
-
-
 def body(text: str, media: Sequence[str]) -> list[str | Part]:
     """Return the parts of a letter: the text, the files (read when the letter is sent) and the links."""
     parts: list[str | Part] = [text] if text.strip() else []
@@ -151,8 +49,6 @@ def body(text: str, media: Sequence[str]) -> list[str | Part]:
         parts.append(reference(path) if is_link else file(path))
     return parts
 
-
-# -- sending
 
 log = logging.getLogger("postroom")
 

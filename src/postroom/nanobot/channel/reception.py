@@ -31,7 +31,7 @@ from ...model.task import TaskState
 from ...policy.retry import latest_retry
 from . import auto_reply, bus, gateways, settlement
 from . import intent as intents
-from . import post as channel_post
+from . import text as channel_text
 from .gateways import GatewayLock
 from .intent import classify
 from .turns import ModelTurn
@@ -391,7 +391,7 @@ class Reception:
 
     async def _hand_over(self, turn: ModelTurn) -> None:
         turn.began = time.monotonic()
-        unpacked = await self.post.room.run(channel_post.unpack, turn.work.message, self._media)
+        unpacked = await self.post.room.run(channel_text.unpack, turn.work.message, self._media)
         people = await self.post.room.run(people_names, self.post.core)
         await self._bus.hand_over(bus.inbound(turn, unpacked, people))
 

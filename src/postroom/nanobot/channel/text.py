@@ -6,9 +6,17 @@ data; the content of a task as work to do, which changes no rules.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import base64
+import binascii
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from ...core.presentation import NOTICE, UNPROVEN_NOTICE, fence, notice_of, one_line
+from ...model.codec import encode
 from ...model.message import OVERDUE, origin_of
 from ...model.names import POSTMASTER
 from ...model.task import TaskState
@@ -16,8 +24,9 @@ from ...model.task import TaskState
 if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
+    from pathlib import Path
 
-    from ...model.message import Message
+    from ...model.message import Message, Part
     from ...model.task import TaskStatus
 
 
@@ -142,3 +151,98 @@ def _fenced(letter: Message, content: str, nonce: str, task: TaskStatus | None =
     if task is not None and task.reason and task.reason not in content:
         pieces.append(f"Reason: {one_line(task.reason)}")
     return fence("\n\n".join([*pieces, content]), nonce, LONGEST, notice=notice)
+
+
+# -- letters unpacked
+#
+# The bytes of a file come inside the letter; a path that a foreign program sent without bytes is only shown, never
+# opened. A part that cannot be used is described in the text and never stops the letter.
+
+MOST_FILES = 20  # per letter
+MOST_BYTES = 20 * 1024 * 1024  # of all files of a letter
+_MARK = 20  # characters of a hash that make the folder of a letter unique
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class Unpacked(msgspec.Struct, frozen=True):
+    """A letter's content as a model can use it."""
+
+    text: str
+    media: tuple[str, ...]  # paths of files
+
+
+def unpack(letter: Message, folder: Path) -> Unpacked:
+    """Return the content as text, and write its files below `folder`."""
+    pieces: list[str] = []
+    media: list[str] = []
+    room = MOST_BYTES
+    for number, part in enumerate(letter.parts):
+        if part.type == "file":
+            files_left = MOST_FILES - len(media)
+            file = _file(part, folder / _folder_of(letter.id), number, room if files_left else 0)
+            pieces.append(file.text)
+            media += [file.path] if file.path else []
+            room -= file.size
+        else:
+            pieces.append(_part_text(part))
+    if letter.attachments:
+        pieces.append("Attachments:\n" + "\n".join(f"- {name}" for name in letter.attachments))
+    return Unpacked("\n\n".join(pieces), tuple(media))
+
+
+def _part_text(part: Part) -> str:
+    """Return a part as text. A part that lacks its usual fields is shown as JSON."""
+    if part.type == "text" and part.get("text") is not None:
+        return str(part["text"])
+    if part.type == "reference" and part.get("uri") is not None:
+        return f"[{part.get('label') or 'reference'}]({part['uri']})"
+    if part.type == "data" and part.get("data") is not None:
+        name = f" ({part['schema']})" if part.get("schema") else ""
+        return f"[data{name}]\n{json.dumps(part['data'], ensure_ascii=False, indent=2)}"
+    return f"[{part.type}] {encode(part).decode()}"
+
+
+class _File(msgspec.Struct, frozen=True):
+    """A file of a letter: the text that describes it, its path if it was written, and its size."""
+
+    text: str
+    path: str | None = None
+    size: int = 0
+
+
+def _file(part: Part, folder: Path, number: int, room: int) -> _File:
+    name = str(part.get("path") or "").replace("\\", "/").rpartition("/")[2] or "file"
+    # A path without bytes names a file of ours, if it names any: it is never opened.
+    if part.get("bytes") is None:
+        size = part.get("size")
+        about = f", {size} bytes" if isinstance(size, int) else ""
+        return _File(f"[file {name}{about}: it came without its content]")
+    try:
+        content = _bytes(part["bytes"], room)
+        path = folder / f"{number}-{_safe(name)}"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_bytes(content)
+        path.chmod(0o600)
+    except (OSError, ValueError) as refused:
+        return _File(f"[file {name} was not taken: {refused}]")
+    return _File(f"[file {name}, {len(content)} bytes: {path}]", str(path), len(content))
+
+
+def _bytes(enclosed: Any, room: int) -> bytes:
+    try:
+        content = base64.b64decode(enclosed, validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        raise ValueError("its bytes are not base64 text") from None
+    if len(content) > room or not room:
+        raise ValueError(f"a letter may bring {MOST_FILES} files of {MOST_BYTES} bytes in all")
+    return content
+
+
+def _folder_of(letter: str) -> str:
+    """Return the folder name of a letter. The hash separates ids that `_safe` would make equal."""
+    return f"{_safe(letter)}-{hashlib.sha256(letter.encode()).hexdigest()[:_MARK]}"
+
+
+def _safe(name: str) -> str:
+    """Return a file name without separators, special characters or a leading dot."""
+    return _UNSAFE.sub("_", name).lstrip(".")[-100:] or "file"

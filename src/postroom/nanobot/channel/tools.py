@@ -15,7 +15,7 @@ from nanobot.agent.tools.context import current_request_context
 from nanobot.config.loader import load_config
 
 from ...errors import PostroomError
-from . import bus, outbound, toolbox
+from . import bus, toolbox
 from . import config as channel_config
 from .config import OWN_CHANNEL
 from .gateways import is_reached
@@ -46,7 +46,7 @@ class MailTool(Tool):  # type: ignore[misc] # nanobot is installed elsewhere, an
 
     @classmethod
     def create(cls, ctx: Any) -> Self:
-        bus.note(ctx)
+        bus.note_source(ctx)
         return cls()
 
     @property
@@ -71,7 +71,7 @@ class MailTool(Tool):  # type: ignore[misc] # nanobot is installed elsewhere, an
             post = await shared(config, workspace)
         except PostroomError as error:
             return f"Error: {error}"
-        caller = outbound.caller_from(current_request_context())
+        caller = bus.caller_from(current_request_context())
         if caller is not None:
             caller = replace(caller, is_reached=is_reached(caller.channel, sections))
         return await toolbox.call(self.spec, post, caller, arguments)

@@ -15,8 +15,8 @@ from ...model.names import fold
 
 if TYPE_CHECKING:
     from ...aio import AsyncTask, AsyncWork
+    from .bus import BusMessage
     from .intent import Intent
-    from .outbound import BusMessage
 
 
 @dataclass
