@@ -266,7 +266,7 @@ def test_every_example_runs_as_it_stands(prepared: Shell, name: str, line: str) 
         line = f"{line} 2>/dev/null || test $? -eq 75"
     if name == "webhooks test":  # nobody answers
         line = f"{line} || test $? -eq 75"
-    shows_secret = {"peers add", "peers invite", "peers trust", "webhooks add", "webhooks rotate"}
+    shows_secret = {"peers add", "peers invite", "peers trust", "webhooks add", "webhooks rotate", "tokens create"}
     if name in shows_secret:  # what it is for is said beside it
         line = f"{line} 2>/dev/null"
     if name == "serve":  # until it is stopped; somebody may be at the usual port

@@ -37,7 +37,7 @@ def shown(inbox: InboxState, columns: int = 80, lines: int = 24, letter: list[st
 
 
 def test_the_first_line_says_how_many_wait_and_since_when() -> None:
-    old = entry("m-1", since=(NOW - timedelta(hours=3)).isoformat())
+    old = entry("m-1", since=NOW - timedelta(hours=3))
     assert shown(inbox_with(entry("m-2"), old))[0] == "human: 2 wait; the oldest came 3 h ago"
     assert shown(inbox_with(old))[0] == "human: 1 waits; it came 3 h ago"
     assert shown(InboxState(me="human"))[0] == "human: nothing waits"
@@ -77,7 +77,7 @@ def test_an_open_escalation_is_read_by_people() -> None:
 
 
 def test_what_is_urgent_or_due_is_marked() -> None:
-    soon, past = ((NOW + timedelta(hours=hours)).isoformat() for hours in (2, -3))
+    soon, past = (NOW + timedelta(hours=hours) for hours in (2, -3))
     lines = shown(
         inbox_with(
             entry("e", "escalation", subject="The index", priority="urgent"),

@@ -41,7 +41,7 @@ def entry(letter: str, what: str = "letter", **more: Any) -> dict[str, Any]:
         "id": letter,
         "letter": letter,
         "thread": letter,
-        "since": NOW.isoformat(),
+        "since": NOW,
         "from": "bob",
         "text": "x",
         "priority": "normal",

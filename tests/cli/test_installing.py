@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.cli.install import MARK
+from postroom.cli.own_files import MARK
 from tests.cli.shell import Shell
 from tests.daemons import PATIENCE, Line, until
 
@@ -78,7 +78,7 @@ def test_what_is_not_ours_is_left_alone(shell: Shell, shim: Path, kind: str) -> 
             shim.symlink_to(real)
     for words in (INSTALL, UNINSTALL, (*INSTALL, "--dry-run")):
         done = shell.run(*words)
-        assert 73 == done.code and "did not write it" in done.err
+        assert 73 == done.code and "not written by Postroom" in done.err
     assert kind == "folder" or shim.read_bytes() == b"\xff theirs"
 
 

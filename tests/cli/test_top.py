@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from postroom.cli.health import _seconds
+from postroom.cli.output import span
 from tests.cli.shell import PATIENCE, Shell
 from tests.cli.terminal import Terminal
 
@@ -224,6 +224,6 @@ def test_a_hostile_path_of_a_room_does_no_harm(shell: Shell) -> None:
 
 
 def test_spans_are_short() -> None:
-    assert [_seconds(s) for s in (None, 0.02, 5.25, 42.0, 300.0, 7200.0, 900_000.0)] == [
+    assert [span(s) for s in (None, 0.02, 5.25, 42.0, 300.0, 7200.0, 900_000.0)] == [
         "", "20 ms", "5.2 s", "42 s", "5 min", "2 h", "10 d",
     ]  # fmt: skip

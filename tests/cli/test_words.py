@@ -78,12 +78,12 @@ def test_places_share_words() -> None:
         (
             ("check", "bob"),
             "arguments",
-            "it takes options alone: --as NAME names the agent, --help shows the others",
+            "it takes options alone: --as bob names the agent, --help shows the others",
         ),
         (
             ("tokens", "create", "web"),
             "arguments",
-            "it takes options alone: --agent NAME names the agent, --help shows the others",
+            "it takes options alone: --agent web names the agent, --help shows the others",
         ),
         (("tokens", "create", "--name", "web"), "--name", "--agent NAME names the agent"),
         (
@@ -102,7 +102,7 @@ def test_places_share_words() -> None:
         (("search", "x", "--from", "coder"), "--from", "it stands in the query: from:NAME"),
         (("send", "--subjct", "x"), "--subjct", "did you mean '--subject'?"),
         (("send", "--qqqqq"), "--qqqqq", "--help shows all"),
-        (("read",), "ID", "the letter's id, or how it begins"),
+        (("read",), "ID", "the letter's id, as check shows it, or how it begins"),
         (("read", "a", "b"), "arguments", "it takes ID alone"),
         (("fail", "a"), "--reason", "why"),
         (

@@ -95,8 +95,8 @@ def test_a_letter_with_every_field_comes_back_whole() -> None:
 def test_the_loss_of_any_field_of_a_letter_would_be_found(lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = plain_codec._formed
 
-    def without(value: Any, form: plain_codec.Form) -> dict[str, Any]:
-        made = whole(value, form)
+    def without(value: Any, form: plain_codec.Form, times: bool) -> dict[str, Any]:
+        made = whole(value, form, times)
         if isinstance(value, Found):
             made[lost] = made[lost] | {"number": 7} if lost == "delivery" else None
             made = {name: one for name, one in made.items() if one is not None}

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import postroom
-from postroom.cli.install import script
+from postroom.cli.own_files import script
 from postroom.core import tokens
 from postroom.core.authorize import OWNER
 from postroom.core.verb import perform

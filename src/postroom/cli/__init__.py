@@ -11,7 +11,7 @@
     daemon    a verb carried out by the post room that serves a room on a server here
     text      the body of a letter: an option, standard input, an editor, files
     answer    the answer of a command, and the screen on which it is shown
-    output    tables, records and harmless text for people
+    output    tables, sentences and harmless text for people
     errors    errors and exit codes
     views     what people read of letters, agents and receipts
     screen    a screen of its own on a terminal, for `top` and the inbox
@@ -19,6 +19,6 @@
 
 Each other module holds the commands of one group, and is loaded only when one of them is called: `send`, `read`,
 `work`, `tasks`, `escalation`, `agents`, `alerts` (watch, rings, webhooks), `peers`, `room` (make, sweep, copy and back
-up a room), `health` (doctor, stats, top, board, trace), `serve` (the server, its unit, tokens, mcp), `install`, `hooks`,
-`help`, and `designs` (chipset, nanobot and swarm).
+up a room), `health` (doctor, stats, top, board, trace), `serve` (the server, tokens, mcp), `install`, `hooks`,
+`own_files` (the unit, the shim, what nanobot and agent-swarm need), `chipset`, and `help`.
 """

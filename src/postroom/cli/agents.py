@@ -9,16 +9,14 @@ from msgspec.structs import asdict
 from ..core.agents import CARD_FIELDS
 from ..errors import PostroomError
 from ..formats.plain import plain
-from ..model.codec import to_plain
 from ..model.task import ACTIVE
 from . import views
-from .answer import Answer
 from .command import LIMIT, Option, command
 from .context import note
-from .errors import Usage
 
 if TYPE_CHECKING:
     from ..model.agent import Agent
+    from .answer import Answer
     from .context import Context
 
 
@@ -40,7 +38,7 @@ def run_agents(context: Context) -> Answer:
     everyone = context.perform(gone=True).agents
     found = everyone if context.get("gone") else context.perform().agents
     data = {"agents": [_plain(context, agent) for agent in found], "gone": len(everyone) - len(found)}
-    return Answer(context.name, data, views.agents)
+    return context.shown(data, views.agents)
 
 
 def _shape(context: Context, found: Agent) -> dict[str, Any]:
@@ -56,8 +54,8 @@ def _plain(context: Context, agent: Agent) -> dict[str, Any]:
             {"id": task.id, "subject": task.subject, "state": task.state, "giver": task.giver}
             for task in box.tasks("received", states=sorted(ACTIVE))
         ]
-    shown: dict[str, Any] = plain(agent)
-    return shown | {"tasks": to_plain(tasks)}
+    shown: dict[str, Any] = plain(agent, times=True)
+    return shown | {"tasks": tasks}
 
 
 command(
@@ -97,7 +95,7 @@ def run_register(context: Context) -> Answer:
     if dropped:
         fields = _as_options(context, dropped)
         note(context.call, f"no longer on the card of {card.id}: {fields}; register replaces the whole card")
-    return context.answer_with(made, dropped=to_plain(dropped))
+    return context.answer_with(made, dropped=dropped)
 
 
 def _card_of(context: Context) -> dict[str, Any]:
@@ -121,7 +119,7 @@ def _as_options(context: Context, fields: dict[str, Any]) -> str:
 
 @command(
     "heartbeat",
-    Option("--no-tasks", help="you work on nothing", kind="flag"),
+    Option("--no-tasks", help="you work on nothing", kind="flag", against=("current_tasks",)),
     verb="agents.RecordHeartbeat",
     shape=_shape,
     view=views.agent,
@@ -131,11 +129,8 @@ def _as_options(context: Context, fields: dict[str, Any]) -> str:
     looks=True,
 )
 def run_heartbeat(context: Context) -> Answer:
-    if not context.get("no_tasks"):
-        return context.answer()
-    if "current_tasks" in context.values:
-        raise Usage("contradicts --task", field="--no-tasks")
-    return context.answer(current_tasks=[])
+    params: dict[str, Any] = {"current_tasks": []} if context.get("no_tasks") else {}
+    return context.answer(**params)
 
 
 command(

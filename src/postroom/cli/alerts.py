@@ -27,11 +27,10 @@ from ..hosts import desktop
 from ..model.codec import encode
 from ..model.message import Priority
 from . import views
-from .answer import Answer
 from .command import LIMIT, WHOLE, Option, command
 from .context import note, note_unknown
-from .errors import NOT_NOW, NOTHING, OK, Usage
-from .output import cut, hint, listing, one_line, says, secret
+from .errors import NOT_NOW, NOTHING, OK
+from .output import cut, listing, one_line, says, secret
 from .read import FOR_EVER
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from ..model.alert import Rung
     from ..model.webhook import Webhook
     from ..room import Room
-    from .answer import Screen
+    from .answer import Answer, Screen
     from .context import Context
 
 
@@ -122,6 +121,7 @@ ENDED = "the watch ended"
         "--desktop",
         help="show a note on the desktop for each ring, by notify-send or, on macOS, osascript",
         kind="flag",
+        against=("exec",),
     ),
     Option("--backlog", help="ring for mail that waits already, too", kind="flag"),
     Option("--once", help="end after one ring", kind="flag"),
@@ -179,16 +179,10 @@ def run_watch(context: Context) -> Iterator[Answer]:
     if not has_alerted:
         unread = box.counts()["total"]
         nothing = {"mailbox": box.name, "unread": unread, "letters": [], "failed": None}
-        yield Answer(context.name, nothing, ring, code=NOTHING)
+        yield context.shown(nothing, ring, code=NOTHING)
 
 
 def _way(context: Context) -> str:
-    if context.get("exec") and context.get("desktop"):
-        raise Usage(
-            "cannot be combined with --exec",
-            field="--desktop",
-            hint="run one postroom watch for each",
-        )
     usual = next((name for name in ("exec", "desktop") if context.get(name)), "watch")
     return str(context.get("way") or usual)
 
@@ -220,7 +214,7 @@ def _ring(context: Context, box: Mailbox, way: str, rung: Rung, ending: Ending) 
         why = _run(context, rung, ending)
         if why is None and not _is_run(context):
             why = "it could not be printed"
-            yield Answer(context.name, alert_record(rung) | {"failed": None}, ring)
+            yield context.shown(alert_record(rung) | {"failed": None}, ring)
             why = None
     finally:
         if why is None:
@@ -229,7 +223,7 @@ def _ring(context: Context, box: Mailbox, way: str, rung: Rung, ending: Ending) 
             box.alert_failed(way, rung.ids, why)
     if _is_run(context):
         code = NOT_NOW if why is not None and context.get("once") else OK
-        yield Answer(context.name, alert_record(rung) | {"failed": why}, ring, code=code)
+        yield context.shown(alert_record(rung) | {"failed": why}, ring, code=code)
 
 
 def _run(context: Context, rung: Rung, ending: Ending) -> str | None:
@@ -301,7 +295,9 @@ command(
     WHOLE,
     verb="alerts.DeadAlerts",
     view=alerts_view,
-    shape=lambda _, found: {"rings": [plain(lost) | {"letter": letter_record(lost.letter)} for lost in found]},
+    shape=lambda _, found: {
+        "rings": [plain(lost, times=True) | {"letter": letter_record(lost.letter)} for lost in found]
+    },
     of_room=True,
     about="The letters themselves are safe in their mailbox. With --as or POSTROOM_AGENT, those of that agent;"
     " without, or with --all, those of the room.",
@@ -327,26 +323,8 @@ command(
 _ID = Option("ID", name="id", help="as postroom webhooks shows it", required=True, complete="webhooks")
 
 
-def _note(_screen: Screen, webhook: Data) -> str:
-    words = ["private"] if webhook["allow_private"] else []
-    return ", ".join([*words, *([webhook["note"]] if webhook["note"] else [])])
-
-
 def _with_secret(_context: Context, made: Webhook) -> dict[str, Any]:
-    return {"webhook": plain(made), "secret": made.secret}
-
-
-def _added(screen: Screen, data: Data) -> str:
-    webhook = data["webhook"]
-    whose = f"The secret of {webhook['id']}, which is called for {one_line(webhook['mailbox'])}."
-    next_one = hint(screen, f"webhooks test {webhook['id']}", "does anybody answer?")
-    calls = hint(screen, "serve", "calls it when mail waits")
-    return f"{data['secret']}\n\n{whose} It is not shown again.\n{next_one}{calls}"
-
-
-def _rotated(_screen: Screen, data: Data) -> str:
-    text = "It is not shown again. The one before signs beside it for a day."
-    return f"{data['secret']}\n\nThe new secret of {data['webhook']['id']}. {text}\n"
+    return {"webhook": made, "secret": made.secret}
 
 
 @command(
@@ -361,7 +339,12 @@ def _rotated(_screen: Screen, data: Data) -> str:
     ),
     verb="webhooks.AddWebhook",
     shape=_with_secret,
-    view=secret("secret", _added),
+    view=secret(
+        "secret",
+        "The secret of {webhook.id}, which is called for {webhook.mailbox}. It is not shown again.",
+        "$ webhooks test {webhook.id}  # does anybody answer?",
+        "$ serve  # calls it when mail waits",
+    ),
     about="The daemon (postroom serve) calls it, by the rules of every ring: once for new mail, letters that come together in"
     " one call, never too often, urgent mail until somebody acknowledges it. A call holds the sender, the subject, the priority"
     " and the id of each letter, never its text, and is signed as Standard Webhooks are. Mail that waits when it is added causes"
@@ -379,8 +362,6 @@ def run_webhook_add(context: Context) -> Answer:
     webhook = context.perform(min_priority=Priority[context.get("min_priority", "normal").upper()])
     known = (*context.room.mailboxes(), context.settings.human)
     note_unknown(context.call, webhook.mailbox, () if webhook.mailbox in known else known)
-    about = f"{webhook.id} is called for {webhook.mailbox}; this is its secret, which is not shown again"
-    context.note_beside(about)
     return context.answer_with(webhook)
 
 
@@ -395,7 +376,8 @@ command(
             "FOR": "mailbox",
             "STATE": lambda _, webhook: "off" if webhook["off_at"] else "on",
             "AT LEAST": "min_priority",
-            "NOTE": _note,
+            "PRIVATE": lambda _, webhook: "yes" if webhook["allow_private"] else "",
+            "NOTE": "note",
             "URL": "url",
         },
         "No webhooks: nothing is called.",
@@ -407,19 +389,16 @@ command(
 )
 
 
-def tried(_screen: Screen, data: Data) -> str:
-    webhook, seconds = data["webhook"]["id"], data["seconds"]
-    if data["rung"]:
-        return f"{webhook} answered {data['status']} in {seconds * 1000:.0f} ms.\n"
-    return f"{webhook} was not rung: {one_line(data['problem'])}.\n"
-
-
 @command(
     "webhooks test",
     _ID,
     about="This command makes the call itself, without the service, and the call does not count as a ring. A webhook"
     " that was switched off because it answered 410 is switched on again when the call gets through.",
     examples=(('postroom webhooks test "$WEBHOOK_ID"', "does anybody answer?"),),
+    view=says(
+        "{webhook.id} answered {status} in {seconds:.3f} s.",
+        "{webhook.id} was not rung: {problem}.",
+    ),
     json="webhook rung status problem seconds",
     looks=True,
 )
@@ -431,13 +410,13 @@ def run_webhook_test(context: Context) -> Answer:
     if outcome.is_rung and not webhook.is_on:
         webhook = context.perform(webhooks.SwitchWebhook)
     data = {
-        "webhook": plain(webhook),
+        "webhook": webhook,
         "rung": outcome.is_rung,
         "status": outcome.status,
         "problem": outcome.problem or None,
         "seconds": round(seconds, 3),
     }
-    return Answer(context.name, data, tried, code=0 if outcome.is_rung else NOT_NOW)
+    return context.shown(data, code=0 if outcome.is_rung else NOT_NOW)
 
 
 async def _tried(room: Room, webhook: Webhook) -> Outcome:
@@ -456,20 +435,16 @@ async def _tried(room: Room, webhook: Webhook) -> Outcome:
     _ID,
     verb="webhooks.RotateWebhook",
     shape=_with_secret,
-    view=secret("secret", _rotated),
+    view=secret(
+        "secret",
+        "The new secret of {webhook.id}. It is not shown again. The one before signs beside it for a day.",
+    ),
     about="For a day each call is signed with both, so that the receiver can change to the new one in its own time. A secret"
     " that leaked ends at once when it is rotated twice. Into a file or a pipe, only the secret is printed.",
     examples=(('postroom webhooks rotate "$WEBHOOK_ID"', "the new one"),),
     json="webhook secret",
     looks=True,
 )
-def run_webhook_rotate(context: Context) -> Answer:
-    _check_caller(context)
-    made = context.perform()
-    context.note_beside(f"the new secret of {made.id}; it is not shown again")
-    return context.answer_with(made)
-
-
 @command(
     "webhooks remove",
     _ID,
@@ -481,11 +456,7 @@ def run_webhook_rotate(context: Context) -> Answer:
     json="removed",
     looks=True,
 )
-def run_webhook_remove(context: Context) -> Answer:
-    _check_caller(context)
-    return context.answer()
-
-
-def _check_caller(context: Context) -> None:
-    """Raise NotAllowed where an agent changes the webhook of a person, who would then not be notified."""
+def run_change_webhook(context: Context) -> Answer:
+    """Change a webhook; refuse it where an agent changes that of a person, who would then not be notified."""
     context.notifier(context.perform(webhooks.GetWebhook).mailbox)
+    return context.answer()

@@ -55,6 +55,7 @@ class Screen:
         self.most = most  # entries of a list that are shown; None for all
         self.values = values or {}  # of the options, for views that show what was asked for
         self.human = "human"  # name of the person's mailbox; the settings may change it
+        self.note: Callable[[str], object] = str  # shows a person a note beside the answer
         self.people: Callable[[], Collection[str]] = frozenset  # returns the folded names of people in the room
 
     def begun(self, value: Any) -> Any:

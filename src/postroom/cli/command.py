@@ -33,7 +33,8 @@ class Option:
     the type of the value: text, flag, count, seconds, when (a later time), past (an earlier time), json, address (a
     word, or a JSON object), word (one of `choices`), setting (NAME=VALUE of a setting), pair (any NAME=VALUE), rule
     (a pair, or an empty text). `value` is what a flag means. `complete` is what shells offer: agents, letters,
-    scopes, peers, webhooks, dead, sent, tasks, templates, escalations, files, commands.
+    scopes, peers, webhooks, dead, sent, tasks, templates, escalations, files, commands. It may not be given together
+    with the options `against`, and only with the one that it `needs`, each by the name of its value.
     """
 
     def __init__(
@@ -48,6 +49,8 @@ class Option:
         choices: tuple[str, ...] = (),
         complete: str = "",
         value: Any = True,
+        against: tuple[str, ...] = (),
+        needs: str = "",
     ) -> None:
         self.names = names
         long = next((name for name in names if name.startswith("--")), names[0])
@@ -63,6 +66,7 @@ class Option:
         self.choices = choices
         self.complete = complete
         self.value = value
+        self.against, self.needs = against, needs
 
 
 _METAVARS = {"json": "JSON", "count": "N", "seconds": "SPAN", "when": "WHEN", "past": "WHEN"}
@@ -89,6 +93,8 @@ class Command:
         json: str = "",
         looks: bool = False,
         waits_for: str = "",
+        by: str = "",
+        no_room: str = "",
     ) -> None:
         self.name = name
         self.function = function
@@ -99,6 +105,8 @@ class Command:
         self.about = about
         self.examples = examples  # (command line, what it does); every one of them is run by a test
         self.waits_for = waits_for  # the field of its JSON that is empty where nothing came; the exit code says so
+        self.by = by  # who acts, where no caller is named
+        self.no_room = no_room  # why it does not take --room
         self.looks = looks  # only reads, or needs what exists already: it makes no room
         self.named = tuple(json.split())  # the fields of its JSON, where those are not all of the verb's
         self._own, self._verb, self._places, self._without = own, verb, places, without
@@ -269,7 +277,10 @@ def _option(parameter: Parameter, is_place: bool) -> Option:
     elif is_off:
         names = (f"--no-{names[-1].lstrip('-')}",)
     about = f"{parameter.help}, {_FORMS[kind]}" if kind in _FORMS else parameter.help
-    about += {"id": ", or how it begins", "ids": ", or how they begin"}.get(name, "")
+    about += {
+        "id": ", as check shows it, or how it begins",
+        "ids": ", as check shows them, or how they begin",
+    }.get(name, "")
     is_short = kind in {"count", "seconds", "word", "text"}
     if is_short and not parameter.required and parameter.default not in (None, "", 0):
         usual = f"{parameter.default:g}" if kind == "seconds" else parameter.default
@@ -313,18 +324,23 @@ def _kind(wanted: Any) -> tuple[str, tuple[str, ...], bool]:
 
 # -- options that several commands share, and those of every command
 
-ID = Option("ID", name="id", help="the letter's id, or how it begins", required=True, complete="letters")
+ID = Option(
+    "ID", name="id", help="the letter's id, as check shows it, or how it begins", required=True, complete="letters"
+)
 TEXT = Option("TEXT", help="the text, in place of --body", name="body")
 BODY = (
     TEXT,
-    Option("--body", help="the text; - reads it from standard input", metavar="TEXT"),
-    Option("--edit", help="write the text in $VISUAL or $EDITOR", kind="flag"),
+    Option(
+        "--body", help="the text; - reads it from standard input", metavar="TEXT", against=("edit", "template")
+    ),
+    Option("--edit", help="write the text in $VISUAL or $EDITOR", kind="flag", against=("template",)),
 )
 PARTS = (
     Option("--file", help="enclose this file, read now; it must lie below the setting file_root", many=True,
-           metavar="PATH", complete="files"),
-    Option("--reference", help="point to something elsewhere", many=True, metavar="URI"),
-    Option("--part", help="a part as JSON, such as an event or a type of your own", kind="json", many=True),
+           metavar="PATH", complete="files", against=("template",)),
+    Option("--reference", help="point to something elsewhere", many=True, metavar="URI", against=("template",)),
+    Option("--part", help="a part as JSON, such as an event or a type of your own", kind="json", many=True,
+           against=("template",)),
 )  # fmt: skip
 EXTRA = Option("--extra", help="an object of unknown fields of a source format", kind="json")
 CONTENT = (*BODY, *PARTS, EXTRA)

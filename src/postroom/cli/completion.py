@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ..environment import Uninterrupted, environment, own_room, project_room, variable
+from ..environment import Uninterrupted
 from ..errors import PostroomError
 from .answer import Answer
 from .command import Option, command, command_of, command_of_verb, with_common, words_of_verbs
@@ -13,7 +13,7 @@ from .parse import Call, read_options, split
 from .table import COMMANDS, HIDDEN, below
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ..mailbox import Mailbox
     from ..room import Room
@@ -119,25 +119,21 @@ def _values(option: Option, last: str, call: Call) -> list[str]:
         return [FILES]
     if option.complete == "commands":
         return _starting(last, [*_first_words(), "all", "options", "verbs"])
-    return _starting(last, _from_room(option.complete, last, call.values)) if option.complete else []
+    return _starting(last, _from_room(option.complete, last, call)) if option.complete else []
 
 
-def _from_room(what: str, last: str, values: Mapping[str, Any]) -> list[str]:
+def _from_room(what: str, last: str, call: Call) -> list[str]:
     """Return names and ids from the room; a room that does not exist is not made."""
     with Uninterrupted():
-        from ..room import open as open_room  # noqa: PLC0415 - only here
-        from ..store.address import is_there  # noqa: PLC0415
+        from .context import Context, caller_of  # noqa: PLC0415 - only here
 
-    address = values.get("room") or variable("POSTROOM_STORE")
-    address = address or f"sqlite:{project_room() or own_room(environment())}"
-    me = values.get("as") or variable("POSTROOM_AGENT")
+    context = Context(call)
     try:
-        if is_there(address) is not True:
+        if context.is_new_room:
             return []
-        with open_room(address) as room:
-            if what in _OF_A_ROOM:
-                return list(_OF_A_ROOM[what](room, last))
-            return [one.id for one in _OF_A_MAILBOX[what](room.mailbox(me))] if me else []
+        if what in _OF_A_ROOM:
+            return list(_OF_A_ROOM[what](context.room, last))
+        return [one.id for one in _OF_A_MAILBOX[what](context.mailbox)] if caller_of(context) else []
     except PostroomError:
         return []
 

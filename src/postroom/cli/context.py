@@ -33,7 +33,7 @@ from ..model.names import check_agent, fold
 from ..model.names import meant as mailbox_of
 from ..settings import NO_SUCH_SETTING, Settings, chosen_settings
 from ..store.address import absolute, file_of, is_there, place_of, served_at, server_of
-from .answer import Answer, screen_of
+from .answer import Answer, printable, screen_of
 from .errors import NOTHING, OK, CannotCreate, Misconfigured, NoInput, Usage
 from .parse import meant
 
@@ -138,7 +138,7 @@ def complete_ids(context: Context) -> None:
 
 def short(context: Context, id: str) -> str:
     """Return as much of an id as the next command needs."""
-    if len(id) != WHOLE or not _DIGITS.issuperset(id) or not _caller(context) or context.is_of_room:
+    if len(id) != WHOLE or not _DIGITS.issuperset(id) or not caller_of(context) or context.is_of_room:
         return id
     return next((id[:length] for length in _SHOWN if _beginning(context, id[:length]) == [id]), id)
 
@@ -147,7 +147,7 @@ def _whole(context: Context, word: str) -> str:
     """Return the id that is meant. A word that begins no id is left for the command to refuse."""
     if not LEAST <= len(word) < WHOLE or not _DIGITS.issuperset(word) or context.is_new_room:
         return word
-    if not _caller(context) and not context.is_of_room:
+    if not caller_of(context) and not context.is_of_room:
         return word
     found = _beginning(context, word)
     if word in found or not found:
@@ -169,7 +169,7 @@ def _beginning(context: Context, word: str) -> list[str]:
         return []
 
 
-def _caller(context: Context) -> str:
+def caller_of(context: Context) -> str:
     return context.get("as") or variable("POSTROOM_AGENT")
 
 
@@ -190,6 +190,7 @@ class Context:
         self.name = call.name  # as it was typed, where an earlier version called it so
         self.looks = call.command is not None and call.command.looks  # a command that only reads makes no room
         self.draft: Path | None = None  # the file written in an editor, until it is sent
+        self._progress: Progress | None = None
 
     def get(self, name: str, default: Any = None) -> Any:
         return self.values.get(name, default)
@@ -227,7 +228,7 @@ class Context:
     def is_of_room(self) -> bool:
         """Whether the command is about the whole room, and not about one agent."""
         is_usual = self.call.command is not None and self.call.command.of_room
-        return bool(self.get("everyone")) or (is_usual and not _caller(self))
+        return bool(self.get("everyone")) or (is_usual and not caller_of(self))
 
     def default_me(self, name: str) -> None:
         """Set the caller where none is named."""
@@ -250,9 +251,9 @@ class Context:
         if self.is_new_room and not self.looks:
             trial = replace(request, timeout=0.0) if declaration.waits else request
             perform(self._core_in_memory(), OWNER, trial)
-        if not (declaration.slow or declaration.many or "progress" in known) or not sys.stderr.isatty():
+        if (declaration.waits and getattr(request, "timeout", 0) != 0) or not sys.stderr.isatty():
             return perform(self.core, self.principal, request)
-        with self.progress() as progress:
+        with self.progress() as progress:  # another process may hold the room for a while
             if "progress" in known:
                 request = replace(request, progress=progress.tell)
             return perform(self.core, self.principal, request)
@@ -273,23 +274,27 @@ class Context:
         return wanted(**fields)
 
     def progress(self, whole: int | None = None) -> Progress:
-        """Return a line that shows on a terminal how far the command is."""
+        """Return a line that shows on a terminal how far the command is, or for how long it has taken."""
         from .output import Progress  # noqa: PLC0415 - not for most commands
 
-        return Progress(self.name, whole=whole, quiet=self.screen.json)
+        self._progress = Progress(self.name, whole=whole, quiet=self.screen.json)
+        return self._progress
 
     def answer(self, view: View = None, **params: Any) -> Answer:
         """Carry out the command's verb, and return its result as an answer."""
         daemon = self._daemon
         if daemon is not None and self.call.command and self.call.command.shape is None:
-            from .daemon import NotThere, messages_in  # noqa: PLC0415 - only for rooms on a server
+            from .daemon import NotThere, messages_in, with_times  # noqa: PLC0415 - only for rooms on a server
 
             try:
-                data = daemon.ask(self._request(None, params))
+                request = self._request(None, params)
+                with self.progress():
+                    data = daemon.ask(request)
             except NotThere:
                 pass
             else:
-                return self._answer(data, messages_in(data), view)
+                shown = data if self.screen.json else with_times(request.declaration(), data)
+                return self._answer(shown, messages_in(data), view)
         return self.answer_with(self.perform(**params), view)
 
     def answer_with(self, result: Any, view: View = None, **more: Any) -> Answer:
@@ -298,8 +303,12 @@ class Context:
 
         command = self.call.command
         verb = command.verb if command else None
-        shown = plain_result(verb.declaration(), result) if verb else plain(result)
-        data = dict(command.shape(self, result) if command and command.shape else shown)
+        if command and command.shape:
+            data = _fields(command.shape(self, result))
+        else:
+            data = dict(
+                plain_result(verb.declaration(), result, times=True) if verb else plain(result, times=True)
+            )
         letters = getattr(result, "letters", None) or [getattr(result, "letter", None)]
         messages = tuple(getattr(one, "message", one) for one in letters if one is not None)
         return self._answer(data, messages, view, more)
@@ -307,12 +316,13 @@ class Context:
     def _answer(
         self, data: dict[str, Any], messages: tuple[Message, ...], view: View, more: dict[str, Any] | None = None
     ) -> Answer:
-        from .views import anything  # noqa: PLC0415 - only for commands that are a verb
+        from .output import fields as anything  # noqa: PLC0415 - only for commands that are a verb
 
         command = self.call.command
         verb = command.verb if command else None
         if command and command.named:
-            data = {name: value for name, value in data.items() if name in command.named}
+            mine = {"mailbox": self.me} if "mailbox" in command.named and verb else {}
+            data = mine | {name: value for name, value in data.items() if name in command.named}
         is_mine = verb is not None and "agent_id" in verb.__struct_fields__ and not self.is_of_room
         if is_mine and not any(value for name, value in data.items() if name != "mailbox"):
             self.note_if_unknown()
@@ -338,6 +348,13 @@ class Context:
             return None
         self.screen.people = lambda: daemon.people
         return daemon
+
+    def shown(self, data: Mapping[str, Any], view: View = None, *, code: int = OK) -> Answer:
+        """Return values as an answer: each with the fields of its JSON, and times as times, for the view."""
+        from .output import fields  # noqa: PLC0415 - not for commands that are hooks
+
+        declared = self.call.command.view if self.call.command else None
+        return Answer(self.name, _fields(data), view or declared or fields, code=code)
 
     @cached_property
     def options(self) -> frozenset[str]:
@@ -430,7 +447,7 @@ class Context:
         key = KeyFile(
             self.settings.human_key,
             at_terminal=at_terminal,
-            ask=_passphrase if at_terminal else None,
+            ask=self._passphrase if at_terminal else None,
             tell=partial(note, self.call),
             inside=self.agent_around,
         )
@@ -457,9 +474,17 @@ class Context:
             check_no_session(self.core, mailbox, self.agent_around)
         return NOTIFIER
 
+    def _passphrase(self, prompt: str) -> str:
+        """Ask for a passphrase at the terminal, without a line of progress there."""
+        from getpass import getpass  # noqa: PLC0415 - only for encrypted keys
+
+        if self._progress is not None:
+            self._progress.end()
+        return getpass(prompt)
+
     @property
     def _has_caller(self) -> bool:
-        return not self.is_of_room and bool(_caller(self) or self.session)
+        return not self.is_of_room and bool(caller_of(self) or self.session)
 
     @property
     def room_address(self) -> str:
@@ -486,16 +511,6 @@ class Context:
                 f"there is no room at {self.get('room')}", field="--room", hint="postroom send makes one"
             )
 
-    def note_beside(self, text: str) -> None:
-        """Print a note where a secret alone goes into a file or a pipe."""
-        if not self.screen.tables:
-            note(self.call, text)
-
-    def refuse_room(self, why: str = "no room is needed") -> None:
-        """Refuse --room, for a command that uses none, or names its rooms in another way."""
-        if "room" in self.values:
-            raise Usage(f"cannot be used here: {why}", field="--room")
-
     def check_room(self) -> None:
         """Refuse to go on where there is no room, however it was chosen."""
         self.check_named_room()
@@ -520,6 +535,7 @@ class Context:
     @cached_property
     def screen(self) -> Screen:
         screen = screen_of(self.call)
+        screen.note = self.warn
         if sys.stdout.isatty():
             screen.short = partial(short, self)
         return screen
@@ -541,11 +557,15 @@ class Context:
                 self.draft.parent.rmdir()
 
 
-def _passphrase(prompt: str) -> str:
-    """Ask for a passphrase at the terminal."""
-    from getpass import getpass  # noqa: PLC0415 - only for encrypted keys
+def _fields(value: Any) -> Any:
+    """Return a value as its JSON has it, but with times as times; every text in it can be printed."""
+    from ..formats.plain import plain  # noqa: PLC0415 - not for commands that are hooks
 
-    return getpass(prompt)
+    if isinstance(value, dict):
+        return {name: _fields(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_fields(one) for one in value]
+    return printable(value if isinstance(value, str) else plain(value, times=True))
 
 
 def _wrong_setting(wrong: Invalid) -> Misconfigured:

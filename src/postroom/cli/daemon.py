@@ -18,13 +18,13 @@ from ..errors import Busy, NotAllowed
 from ..formats.errors import result_of
 from ..formats.plain import read_result, read_value
 from ..hosts.quick import exchange
-from ..model.codec import encode
+from ..model.codec import convert, encode, to_plain
 from ..model.names import PEOPLE, fold
 from ..model.query import Found
 
 if TYPE_CHECKING:
     from ..core.people import People
-    from ..core.verb import Verb
+    from ..core.verb import Declaration, Verb
     from ..model.message import Message
 
 SECONDS = 60.0  # for a reply
@@ -64,6 +64,15 @@ class Daemon:
     def mailboxes(self) -> list[str]:
         found: list[str] = read_result(ListMailboxes.declaration(), self.ask(ListMailboxes()))
         return found
+
+
+def with_times(declaration: Declaration, shown: dict[str, Any]) -> dict[str, Any]:
+    """Return a result in JSON with its times as times, for a view."""
+    from ..formats.shapes import json_type  # noqa: PLC0415 - only for people
+
+    value = shown if declaration.under is None else shown[declaration.under]
+    read = to_plain(convert(value, json_type(declaration.result)), times=True)
+    return read if declaration.under is None else {declaration.under: read}
 
 
 def messages_in(shown: dict[str, Any]) -> tuple[Message, ...]:

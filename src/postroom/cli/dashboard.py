@@ -26,14 +26,13 @@ from ..model.names import HUMAN, check_agent, meant
 from ..server.client import SocketClient, is_same_user
 from ..server.protocol import own_verb
 from ..store.address import served_at
-from .answer import Answer
 from .command import Option, command
 from .inbox.session import sign_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from .answer import Screen
+    from .answer import Answer, Screen
     from .context import Context
 
 # What a visit may have done: verbs of the person's own mailbox and, with --operator, of the room.
@@ -59,11 +58,11 @@ OF_OPERATORS = frozenset({"revive", "revive_all", "purge_dead", "doctor"})
         ("postroom dashboard --lock", "end every open page"),
     ),
     json="link seconds acts ended",
+    by=HUMAN,
     looks=True,
 )
 def run_dashboard(context: Context) -> Iterator[Answer]:
     """Open the dashboard; then carry out what is done in it, until this process is interrupted."""
-    context.default_me(HUMAN)
     context.check_room()
     _check_no_agent(context)
     served = served_at(context.settings.store)
@@ -71,7 +70,7 @@ def run_dashboard(context: Context) -> Iterator[Answer]:
         raise Busy("no post room is served here", field="room", hint="postroom serve, in another terminal")
     if context.get("lock"):
         ended = SocketClient(served).ask("lock_visits", _signed(context, "lock_visits", {}))["ended"]
-        yield Answer(context.name, {"link": None, "seconds": None, "acts": False, "ended": ended}, _locked)
+        yield context.shown({"link": None, "seconds": None, "acts": False, "ended": ended}, _locked)
         return
     lends = not context.get("looks") and not context.screen.json
     params = {"agent_id": context.mailbox.name, "lends": lends, "operator": bool(context.get("operator"))}
@@ -105,7 +104,7 @@ def _opened(context: Context, opened: Mapping[str, Any], rights: str, *, acts: b
         webbrowser.open(opened["link"])
     data = {"link": opened["link"], "seconds": opened["seconds"], "acts": acts, "ended": None}
     shown = f"{data['link']}\n\nThe link is good once, within {data['seconds']:g} seconds. {rights}\n"
-    return Answer(context.name, data, lambda _screen, _data: shown)
+    return context.shown(data, lambda _screen, _data: shown)
 
 
 def _locked(_screen: Screen, data: Mapping[str, Any]) -> str:

@@ -7,50 +7,46 @@ from __future__ import annotations
 
 import re
 import sys
-from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from ..core import escalation as core_escalation
 from ..core.escalation import MARK
 from ..environment import variable
-from ..formats.plain import plain
-from ..model.codec import to_plain
 from ..model.message import Priority, same_name
 from ..model.names import HUMAN
 from ..model.task import ESCALATION
 from ..policy.routing import rungs_above
-from .answer import Answer
 from .command import CONTENT, LIMIT, Option, command
-from .output import again, ago, begun, body_lines, due, hint, listing, one_line, painted, record, wrapped
+from .output import (
+    again,
+    ago,
+    begun,
+    body_lines,
+    due,
+    hint,
+    listing,
+    one_line,
+    page,
+    painted,
+    record,
+    says,
+    wrapped,
+)
 from .views import sent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from datetime import datetime
 
     from ..model.message import Message
-    from .answer import Screen
+    from .answer import Answer, Screen
     from .context import Context
     from .views import Data
 
 
 MOST_LINES = 3  # lines of the beginning of a letter, on a terminal
 _STATES = {"open": "yellow", "answered": "green", "urgent": "red", "high": "yellow"}
-
-
-def escalated(passed_over: Sequence[str], screen: Screen, data: Data) -> str:
-    """Show who was asked, which nearer agents were passed over, and who is asked next."""
-    if data["repeated"]:
-        return sent(screen, data)
-    lines = [f"Escalation: {data['escalation_id']}"]
-    if passed_over:
-        names = ", ".join(passed_over)
-        lines.append(f"Passed over: {names} (never active here, or takes no mail from you).")
-    if data["next"] is not None:
-        at = ago(data["next"]["at"], screen.now)
-        lines.append(f"If nobody answers, {data['next']['name']} is asked {at}.")
-    return sent(screen, data) + "".join(f"{line}\n" for line in lines)
 
 
 escalations = listing(
@@ -156,7 +152,14 @@ def run_escalate(context: Context) -> Answer:
     letter: Message = receipt.message
     enclosed = [part["data"] for part in letter.parts if part.type == "data" and part.get("schema") == ESCALATION]
     id = str(enclosed[-1]["escalation_id"])
-    view = partial(escalated, _passed_over(context, letter))
+    passed = _passed_over(context, letter)
+    over = f"Passed over: {', '.join(passed)} (never active here, or takes no mail from you)."
+    lines = (
+        "Escalation: {escalation_id}",
+        *([over] if passed else []),
+        "If nobody answers, {next.name} is asked {next.at}.",
+    )
+    view = sent if receipt.repeated else page(sent, says(*lines), apart="")
     return context.answer_with(receipt, view, escalation_id=id, next=_next(context, id))
 
 
@@ -167,7 +170,7 @@ def _next(context: Context, id: str) -> dict[str, Any] | None:
     if one is None or one.due_at is None:
         return None
     place = core_escalation.next_rung(context.core, one)
-    return None if place is None else {"name": one.rungs[place], "at": to_plain(one.due_at)}
+    return None if place is None else {"name": one.rungs[place], "at": one.due_at}
 
 
 def _passed_over(context: Context, letter: Message) -> list[str]:
@@ -212,10 +215,10 @@ command(
         ("postroom waiting --as planner --json", "for another, as JSON"),
         ("postroom waiting --everyone", "what waits for anybody"),
     ),
+    by=HUMAN,
     looks=True,
 )
 def run_waiting(context: Context) -> Answer:
-    context.default_me(HUMAN)
     return _with_options(context, context.answer())
 
 
@@ -232,18 +235,18 @@ def run_waiting(context: Context) -> Answer:
     " waiting, and marks nothing as read.",
     examples=(("postroom inbox", "for the human"), ("postroom inbox --json", "the list, for a program")),
     json="mailbox waiting more",
+    by=HUMAN,
     looks=True,
 )
 def run_inbox(context: Context) -> Answer | Iterator[Answer]:
-    context.default_me(HUMAN)
     if _has_a_person(context):
         from .inbox.session import run_terminal  # noqa: PLC0415 - for terminals alone
 
         return run_terminal(context)
-    entries = [plain(entry) for entry in context.mailbox.waiting(opened=True)]
+    entries = context.mailbox.waiting(opened=True)
     shown = entries[: context.get("limit", 20)]
     data = {"mailbox": context.mailbox.name, "waiting": shown, "more": len(entries) - len(shown)}
-    return _with_options(context, Answer(context.name, data, waiting))
+    return _with_options(context, context.shown(data, waiting))
 
 
 def _has_a_person(context: Context) -> bool:

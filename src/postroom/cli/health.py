@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,41 +18,31 @@ from ..model.delivery import State
 from ..model.names import AT
 from ..model.report import Level
 from ..settings import chosen_settings
-from .answer import Answer, printable
+from .answer import printable
 from .command import WHOLE, Option, command
 from .errors import Misconfigured
-from .output import (
-    ago,
-    cut,
-    listing,
-    moment,
-    one_line,
-    page,
-    painted,
-    record,
-    state_word,
-    wrapped,
-)
+from .output import ago, cut, listing, moment, one_line, page, painted, record, span, state_word, wrapped
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator
+    from datetime import datetime
 
     from ..model.report import AgentFlow, Diagnosis, Finding, Flow
-    from .answer import Screen
+    from .answer import Answer, Screen
     from .context import Context
     from .output import Column
 
 
 Data = Mapping[str, Any]
-_MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "cyan"), "ok": ("✓", "green")}
-_GROUPS = (
-    ("ok", "Fine"),
-    ("note", "Worth knowing"),
-    ("repaired", "Mended"),
-    ("warning", "Warnings"),
-    ("error", "Errors"),
-)
+# Level of a finding -> the title above it, its mark, and the colour of that.
+_GROUPS = {
+    "ok": ("Fine", "✓", "green"),
+    "note": ("Worth knowing", "·", "cyan"),
+    "repaired": ("Mended", "+", "green"),
+    "warning": ("Warnings", "!", "yellow"),
+    "error": ("Errors", "✗", "red"),
+}
 _IN_STATE = {"unread": "in inboxes"}  # read or not: "unread" would mean another number
 _STATES = {"dead": "red", "claimed": "cyan", "done": "green"}
 _RINGS = {"rung": "rung", "failed": "ring failed", "dead": "ring given up"}
@@ -66,44 +55,45 @@ def diagnosis(
     screen: Screen, data: Data, *, healthy: str = "The room is healthy.", command: str = "postroom doctor"
 ) -> str:
     """Show the findings of the doctor, the worst last, where it is seen first."""
+    lines: list[str] = []
     groups: dict[str, list[Data]] = {}
-    for found in data["findings"]:
-        groups.setdefault("repaired" if found["repaired"] else found["level"], []).append(found)
-    lines = []
-    for level, title in _GROUPS:
-        if level in groups:
+    for level, (title, mark, colour) in _GROUPS.items():
+        groups[level] = [
+            one for one in data["findings"] if level == ("repaired" if one["repaired"] else one["level"])
+        ]
+        if groups[level]:
             lines += [painted(screen, title, "bold") if screen.tables else f"## {title}", ""]
-            lines += [line for found in groups[level] for line in _finding(screen, found)]
+            lines += [line for one in groups[level] for line in _finding(screen, one, mark, colour)]
             lines.append("")
     return "\n".join([*lines, _verdict(screen, data, groups, healthy, command)]) + "\n"
 
 
-def _finding(screen: Screen, found: Data) -> Iterator[str]:
-    mark, colour = ("+", "green") if found["repaired"] else _MARKS[found["level"]]
-    texts = [found["what"], *(f"→ {line}" for line in (found["hint"],) if line)]
+def _finding(screen: Screen, found: Data, mark: str, colour: str) -> list[str]:
+    first, to_do = one_line(f"{found['check']}: {found['what']}"), one_line(found["hint"])
     if not screen.tables:
-        yield f"- {mark} {found['check']}: {one_line('; '.join(texts))}"
-        return
-    indent = " " * 4
-    first = f"{found['check']}: {one_line(texts[0])}"
-    for number, line in enumerate(wrapped(first, screen.width - len(indent))):
-        yield f"{indent}{line}" if number else f"  {painted(screen, mark, colour)} {line}"
-    for line in wrapped(one_line(texts[1]), screen.width - len(indent)) if len(texts) > 1 else ():
-        yield painted(screen, f"{indent}{line}", "dim")
+        return [f"- {mark} {first}{'; → ' if to_do else ''}{to_do}"]
+    head, *rest = wrapped(first, screen.width - 4)
+    below = [painted(screen, f"    {line}", "dim") for line in wrapped(f"→ {to_do}", screen.width - 4)]
+    return [
+        f"  {painted(screen, mark, colour)} {head}",
+        *(f"    {line}" for line in rest),
+        *(below if to_do else ()),
+    ]
 
 
 def _verdict(screen: Screen, data: Data, groups: Mapping[str, list[Data]], healthy: str, command: str) -> str:
     if data["healthy"]:
-        if [found["check"] for found in data["findings"]] == ["room"]:  # there is none yet
-            healthy = "There is nothing to examine."
-        return painted(screen, healthy, "green")
+        is_new = [found["check"] for found in data["findings"]] == ["room"]  # there is none yet
+        return painted(screen, "There is nothing to examine." if is_new else healthy, "green")
     counts = [f"{len(groups[level])} {level}{'s' * (len(groups[level]) > 1)}"
-              for level in ("error", "warning") if level in groups]  # fmt: skip
-    mendable = any("--repair" in found["hint"] for level in groups.values() for found in level)
-    advice = f"{command} --repair mends what is safe." if mendable else "Each says what to do."
-    if any(found["check"] == "salvage" for found in groups.get("note", ())):
+              for level in ("error", "warning") if groups[level]]  # fmt: skip
+    if any(found["check"] == "salvage" for found in groups["note"]):
         advice = "Nothing more can be mended in its place; salvage says what could be read, and what to do."
-    left = painted(screen, f"{' and '.join(counts)} left.", "red" if "error" in groups else "yellow")
+    elif any("--repair" in found["hint"] for found in data["findings"]):
+        advice = f"{command} --repair mends what is safe."
+    else:
+        advice = "Each says what to do."
+    left = painted(screen, f"{' and '.join(counts)} left.", "red" if groups["error"] else "yellow")
     return "\n".join([left, *wrapped(advice, screen.width)])
 
 
@@ -128,8 +118,8 @@ def _deliveries(_screen: Screen, room: Data) -> str:
     return f"{room['deliveries']:,}" + (f": {states}" if states else "")
 
 
-def _span(name: str) -> Column:
-    return lambda _, one: _seconds(one[name])
+def _age(name: str) -> Column:
+    return lambda _, one: span(one[name])
 
 
 _tally = record(
@@ -169,7 +159,6 @@ _room = page(
             "NEVER READ": "total_unread",
             "CLAIMED": "claimed",
             "DEAD": "dead",
-            # Their texts have one shape, so they compare as text.
             "OLDEST": lambda screen, t: ago(
                 min(filter(None, (t["oldest_unread_at"], t["oldest_seen_at"])), default=None), screen.now
             ),
@@ -184,8 +173,8 @@ _room = page(
             "RUNG": "rung",
             "SHOWN": "shown",
             "ACKED": "acknowledged",
-            "RUNG TO SHOWN": _span("median_to_shown"),
-            "SHOWN TO ACKED": _span("median_to_acknowledged"),
+            "RUNG TO SHOWN": _age("median_to_shown"),
+            "SHOWN TO ACKED": _age("median_to_acknowledged"),
         },
         drop=("SHOWN TO ACKED", "RUNG TO SHOWN", "LETTERS"),
     ),
@@ -217,16 +206,16 @@ _flow_columns: dict[str, Column] = {
     "CLAIMED": "claimed",
     "DEAD": "dead",
     "DONE": "settled",
-    "OLDEST": lambda _, agent: _seconds(_oldest(agent)),
-    "HELD FOR": _span("oldest_claimed"),
-    "TO DONE": _span("median_to_done"),
+    "OLDEST": lambda _, agent: span(_oldest(agent)),
+    "HELD FOR": _age("oldest_claimed"),
+    "TO DONE": _age("median_to_done"),
 }
 
 
 def flow(screen: Screen, data: Data) -> str:
     """Show the flow of mail, for one frame of the live view."""
     ages = [age for a in data["agents"] for age in (_oldest(a), a["oldest_claimed"], a["median_to_done"])]
-    paint = {_seconds(age): _age_colour(age) for age in ages}
+    paint = {span(age): _age_colour(age) for age in ages}
     drop = ("DEAD", "CLAIMED", "DONE", "NEVER READ", "HELD FOR", "TO DONE")
     head = record(
         {
@@ -234,7 +223,7 @@ def flow(screen: Screen, data: Data) -> str:
             "Done": _rate("settled_per_second"),
             "Died": lambda _, data: f"{data['died']:,}" if data["died"] else "",
             "Backlog": "backlog",
-            "Time to done": _span("median_to_done"),
+            "Time to done": _age("median_to_done"),
         }
     )
     rows = listing("agents", _flow_columns, "No mail is open.", paint=paint, drop=drop)
@@ -243,16 +232,6 @@ def flow(screen: Screen, data: Data) -> str:
 
 def _age_colour(age: float | None) -> str:
     return "" if age is None or age < _OLD else "yellow" if age < _VERY_OLD else "red"
-
-
-def _seconds(span: float | None) -> str:
-    """Return a span of time in few letters."""
-    if span is None:
-        return ""
-    for unit, size, most in (("ms", 0.001, 1000), ("s", 1, 100), ("min", 60, 100), ("h", 3600, 48)):
-        if span < size * most:
-            return f"{span / size:.{int(unit == 's' and span < 10)}f} {unit}"
-    return f"{span / 86400:,.0f} d"
 
 
 # -- who waits for whom, and what is stuck
@@ -331,7 +310,7 @@ command(
 # -- one letter
 
 
-def _when(screen: Screen, time: str | None) -> str:
+def _when(screen: Screen, time: datetime | None) -> str:
     """Return how long ago a time was, and the time itself."""
     return f"{ago(time, screen.now)} ({moment(time)})" if time else ""
 
@@ -398,9 +377,7 @@ def trace(screen: Screen, data: Data) -> str:
             {"mailbox": stop["mailbox"], "at": at, "what": what, "how": how}
             for stop in data["stops"]
             if stop["rings"] or stop["sights"] or stop["done_at"]
-            for at, what, how in sorted(
-                _events(stop, letter["created_at"]), key=lambda event: datetime.fromisoformat(event[0])
-            )
+            for at, what, how in sorted(_events(stop, letter["created_at"]), key=lambda event: event[0])
         ],
         "tries": [
             {**attempt, "mailbox": stop["mailbox"]} for stop in data["stops"] for attempt in stop["history"]
@@ -412,7 +389,7 @@ def trace(screen: Screen, data: Data) -> str:
     )
 
 
-def _events(stop: Data, stored: str) -> Iterator[tuple[str, str, str]]:
+def _events(stop: Data, stored: datetime) -> Iterator[tuple[datetime, str, str]]:
     yield stored, "stored", ""
     for ring in stop["rings"]:
         yield ring["at"], _RINGS[ring["outcome"]], f"{ring['way']}: {ring['why']}" if ring["why"] else ring["way"]
@@ -467,11 +444,11 @@ def run_top(context: Context) -> Iterator[Answer]:
                 if not screen.sleep(pause):
                     return
                 look = room.flow(look)
-    yield Answer(context.name, _shape(context, look), flow)
+    yield context.shown(_shape(context, look), flow)
     while context.screen.json and not context.get("once"):
         time.sleep(pause)
         look = room.flow(look)
-        yield Answer(context.name, _shape(context, look), flow)
+        yield context.shown(_shape(context, look), flow)
 
 
 def pause_of(context: Context, usual: float, slowest: float) -> float:
@@ -548,7 +525,7 @@ def run_doctor(context: Context) -> Answer:
     durability = None
     with suppress(Invalid):  # the room cannot be opened; the findings say so
         durability = chosen_settings(store, settings).durability
-    return Answer(context.name, diagnosed(found) | {"durability": durability}, diagnosis, code=end_of(found))
+    return context.shown(diagnosed(found) | {"durability": durability}, diagnosis, code=end_of(found))
 
 
 def diagnosed(found: Diagnosis) -> dict[str, Any]:
@@ -582,8 +559,8 @@ def _plain_finding(finding: Finding) -> dict[str, Any]:
 )
 def run_stats(context: Context) -> Answer:
     whole = context.is_of_room
-    found = plain(context.perform(RoomStats if whole else MailboxStats))
-    return Answer(context.name, {"room": found if whole else None, "mailbox": None if whole else found}, stats)
+    found = context.perform(RoomStats if whole else MailboxStats)
+    return context.shown({"room": found if whole else None, "mailbox": None if whole else found}, stats)
 
 
 @command(

@@ -14,7 +14,7 @@ from .quick import version, version_text
 from .table import COMMANDS, EVERYDAY, GROUPS, below
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from .answer import Screen
@@ -38,80 +38,73 @@ _ENVIRONMENT = (
 
 def overview(width: int) -> str:
     """Return the first page: the everyday commands, and where the rest is."""
-    lines = [*_folded(_TITLE, width, ""), "", "USAGE", _USAGE, ""]
-    lines += ["EVERY DAY", *_commands(EVERYDAY, width), "", "MORE"]
-    lines += [
+    more = [
         _entry("postroom help COMMAND", "explains one, with examples", width),
         _entry("postroom help options", "the options of all commands, variables, exit codes", width),
         _entry("postroom help all", f"all {len(COMMANDS) - 1} commands", width),
-        "",
-        *_folded(
-            "Begin with: postroom send NAME TEXT --as ME; or postroom install claude|codex|gemini", width, ""
-        ),
     ]
-    return "\n".join(lines) + "\n"
+    begin = "Begin with: postroom send NAME TEXT --as ME; or postroom install claude|codex|gemini"
+    return _page_of(
+        width, {_TITLE: [], "USAGE": [_USAGE], "EVERY DAY": _commands(EVERYDAY, width), "MORE": more}, begin
+    )
 
 
 def contents(width: int) -> str:
     """Return the page of all commands by group."""
     room = max(map(len, COMMANDS))
-    lines = [*_folded(_TITLE, width, ""), "", "USAGE", _USAGE, ""]
-    for title, names in GROUPS.items():
-        lines += [title.upper(), *_commands(names, width, room), ""]
-    lines += _folded(
+    groups = {title.upper(): _commands(names, width, room) for title, names in GROUPS.items()}
+    more = (
         "postroom help COMMAND explains one; postroom help options what all have in common; postroom help verbs"
-        " lists the verbs of the wire that have no place here, and are commands, too.",
-        width,
-        "",
+        " lists the verbs of the wire that have no place here, and are commands, too."
     )
-    return "\n".join(lines) + "\n"
+    return _page_of(width, {_TITLE: [], "USAGE": [_USAGE], **groups}, more)
 
 
 def others(width: int) -> str:
     """Return the page of the verbs that are commands without a place on the page of all commands."""
     alone = verbs_alone()
     room = max(len(one.name) for one in alone)
-    return "\n".join(["OTHER VERBS", *(_entry(one.name, one.summary, width, room) for one in alone)]) + "\n"
+    return _page_of(width, {"OTHER VERBS": [_entry(one.name, one.summary, width, room) for one in alone]})
 
 
 def common(width: int) -> str:
     """Return the page of what all commands have in common: options, variables and exit codes."""
-    lines = ["OPTIONS OF EVERY COMMAND", *_options(EVERYWHERE, width), ""]
-    lines += ["ENVIRONMENT", *(_entry(name, what, width) for name, what in _ENVIRONMENT), ""]
-    lines += ["EXIT CODES", *(_hanging(f"  {code:<4} ", meaning, width) for code, meaning in MEANINGS)]
-    return "\n".join(lines) + "\n"
+    codes = [_hanging(f"  {code:<4} ", meaning, width) for code, meaning in MEANINGS]
+    variables = [_entry(name, what, width) for name, what in _ENVIRONMENT]
+    return _page_of(
+        width,
+        {"OPTIONS OF EVERY COMMAND": _options(EVERYWHERE, width), "ENVIRONMENT": variables, "EXIT CODES": codes},
+    )
 
 
 def manual(command: Command, width: int) -> str:
     """Return the page of one command, examples first."""
-    lines = [*_folded(f"postroom {command.name} - {command.summary}", width, ""), ""]
-    if command.examples:
-        lines += ["EXAMPLES", *(f"  {line}\n      {what}" for line, what in command.examples), ""]
-    lines += ["USAGE", *_folded(usage(command), width), ""]
-    if command.about:
-        for paragraph in command.about.split("\n\n"):
-            lines += [*_folded(paragraph, width), ""]
-    if following := [f"{command.name} {word}" for word in below(command.name)]:
-        lines += ["COMMANDS", *_commands(following, width), ""]
-    for title, are_places in (("ARGUMENTS", True), ("OPTIONS", False)):
-        if options := [option for option in command.options if option.is_place is are_places]:
-            lines += [title, *_options(options, width), ""]
-    if command.json:
-        lines += _folded(f"Fields with --json: {', '.join(command.json)}.", width, "")
-    lines += _folded("postroom help options: --as, --room, --set, --json, --color, and exit codes.", width, "")
-    return "\n".join(lines) + "\n"
+    about = [line for text in command.about.split("\n\n") for line in ["", *_folded(text, width)]][1:]
+    sections = {
+        f"postroom {command.name} - {command.summary}": [],
+        "EXAMPLES": [f"  {line}\n      {what}" for line, what in command.examples],
+        "USAGE": [*_folded(usage(command), width), *([""] if command.about else []), *about],
+        "COMMANDS": _commands([f"{command.name} {word}" for word in below(command.name)], width),
+        "ARGUMENTS": _options([option for option in command.options if option.is_place], width),
+        "OPTIONS": _options([option for option in command.options if not option.is_place], width),
+    }
+    fields = [f"Fields with --json: {', '.join(command.json)}."] if command.json else []
+    last = "postroom help options: --as, --room, --set, --json, --color, and exit codes."
+    shown = {title: lines for title, lines in sections.items() if lines or title.startswith("postroom ")}
+    return _page_of(width, shown, *fields, last)
 
 
 def group(name: str, width: int) -> str:
     """Return the page of the commands that begin with this word."""
     names = [f"{name} {word}" for word in below(name)]
-    lines = [
-        "COMMANDS",
-        *_commands(names, width),
-        "",
-        *_folded(f"postroom help {names[0]} explains one.", width, ""),
-    ]
-    return "\n".join(lines) + "\n"
+    return _page_of(width, {"COMMANDS": _commands(names, width)}, f"postroom help {names[0]} explains one.")
+
+
+def _page_of(width: int, sections: Mapping[str, Sequence[str]], *last: str) -> str:
+    """Return a page: each section below its title, and the last sentences."""
+    parts = ["\n".join([*_folded(title, width, ""), *lines]) for title, lines in sections.items()]
+    end = "\n".join(line for text in last for line in _folded(text, width, ""))
+    return "\n\n".join([*parts, *([end] if end else [])]) + "\n"
 
 
 def usage(command: Command) -> str:
@@ -145,7 +138,7 @@ def option_help(option: Option) -> str:
 
 def _commands(names: Iterable[str], width: int, room: int = 0) -> list[str]:
     names = list(names)
-    room = room or max(map(len, names))
+    room = room or max(map(len, names), default=0)
     return [_entry(name, COMMANDS[name][1], width, room) for name in names]
 
 

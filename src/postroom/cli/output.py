@@ -10,6 +10,7 @@ On a terminal an answer is laid out for people; elsewhere it is Markdown.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from contextlib import suppress
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 BAR = "│ "
 _NO_WIDTH = {"Mn", "Me", "Cf"}
+_LONG = 86400 * 1000  # seconds; what was longer ago is shown by its date
 _MOST = 8  # characters to a column: characters without a width could go on for ever
 
 
@@ -110,36 +112,40 @@ def broken(text: str, columns: int) -> list[str]:
     return [*lines, text[start:]]
 
 
-def ago(time: datetime | str | None, now: datetime) -> str:
+def ago(time: datetime | None, now: datetime) -> str:
     """Return how long ago a time was, or in how long it comes, in few words."""
     if time is None:
         return ""
-    when = datetime.fromisoformat(time) if isinstance(time, str) else time
-    seconds = (now - when).total_seconds()
-    if seconds >= 0 and round(seconds) < 5:
+    seconds = (now - time).total_seconds()
+    if 0 <= seconds < 4.5:
         return "just now"
-    span = _span(abs(seconds))
-    if not span:
-        return when.date().isoformat()
-    return f"{span} ago" if seconds >= 0 else f"in {span}"
+    if abs(seconds) >= _LONG:
+        return time.date().isoformat()
+    return f"{span(seconds, 0)} ago" if seconds >= 0 else f"in {span(-seconds, 0)}"
 
 
-def due(time: str | None, now: datetime) -> str:
+def due(time: datetime | None, now: datetime) -> str:
     """Return in how long something is due, or how long it has been overdue."""
-    seconds = (now - datetime.fromisoformat(time)).total_seconds() if time else -1.0
-    return f"{_span(seconds) or 'long'} overdue" if seconds >= 0 else ago(time, now)
+    seconds = (now - time).total_seconds() if time else -1.0
+    return f"{span(seconds, 0)} overdue" if seconds >= 0 else ago(time, now)
 
 
-def _span(seconds: float) -> str:
-    for unit, size, most in (("s", 1, 90), ("min", 60, 90), ("h", 3600, 36), ("d", 86400, 1_000_000)):
+_UNITS = (("ms", 0.001, 1000), ("s", 1, 100), ("min", 60, 100), ("h", 3600, 48))  # up to so many of each
+
+
+def span(seconds: float | None, digits: int = 1) -> str:
+    """Return a span of time in few letters, where no digits are wanted in whole seconds; nothing for none."""
+    if seconds is None:
+        return ""
+    for unit, size, most in _UNITS if digits else _UNITS[1:]:
         if seconds < size * most:
-            return f"{round(seconds / size)} {unit}"
-    return ""
+            return f"{seconds / size:.{digits * (unit == 's' and seconds < 10)}f} {unit}"
+    return f"{seconds / 86400:,.0f} d"
 
 
-def moment(time: str) -> str:
+def moment(time: datetime) -> str:
     """Return a time as people write it, to the second."""
-    return datetime.fromisoformat(time).strftime("%Y-%m-%d %H:%M:%S %Z")
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def _columns(character: str) -> int:
@@ -303,11 +309,57 @@ def record(columns: Mapping[str, Column], name: str = "") -> View:
     return view
 
 
-def page(*views: View) -> View:
+def page(*views: View, apart: str = "\n") -> View:
     """Return a view of several views, one below the other; one that shows nothing is left out."""
 
     def view(screen: Screen, data: Mapping[str, Any]) -> str:
-        return "\n".join(filter(None, (one(screen, data) for one in views)))
+        return apart.join(filter(None, (one(screen, data) for one in views)))
+
+    return view
+
+
+def says(*lines: str, each: str = "", none: str = "") -> View:
+    """Return a view of lines with values of the answer in them, such as {peer.system} or {seconds:.1f}.
+
+    A line is left out where a value in it is empty; a list that stands alone gets a line for each entry; and what
+    begins with $ is what to type next. With `each`, the lines are those of each record in that field. Where no line is
+    left, it says `none`.
+    """
+
+    def view(screen: Screen, data: Mapping[str, Any]) -> str:
+        said = (_said(screen, line, one) for one in (data[each] if each else [data]) for line in lines)
+        return "".join(said) or (f"{none}\n" if none else "")
+
+    return view
+
+
+_PLACE = re.compile(r"\{([\w.]+)(?::([^}]+))?\}")
+
+
+def _said(screen: Screen, line: str, one: Mapping[str, Any]) -> str:
+    values = {place[0]: _value(one, place[1]) for place in _PLACE.finditer(line)}
+    if any(value is False or value is None or not (value or isinstance(value, int)) for value in values.values()):
+        return ""
+    for place, value in values.items():
+        if isinstance(value, list) and line.strip() == place:
+            return "".join(f"{one_line(line.replace(place, str(entry)))}\n" for entry in value)
+    words = {place[0]: in_words(values[place[0]], screen.now, place[2]) for place in _PLACE.finditer(line)}
+    if line.startswith("$ "):
+        from shlex import quote  # noqa: PLC0415 - only for lines to paste
+
+        return hint(screen, *_PLACE.sub(lambda place: quote(words[place[0]]), line[2:]).split("  # ", 1))
+    return f"{one_line(_PLACE.sub(lambda place: words[place[0]], line))}\n"
+
+
+def secret(field: str, *lines: str) -> View:
+    """Return a view of a secret, and below it these lines. A file or a pipe gets it alone, and a person the lines."""
+    about = says(*lines)
+
+    def view(screen: Screen, data: Mapping[str, Any]) -> str:
+        if screen.tables:
+            return f"{data[field]}\n\n{about(screen, data)}"
+        screen.note(" ".join(about(screen, data).split()))
+        return f"{data[field]}\n"
 
     return view
 
@@ -315,42 +367,48 @@ def page(*views: View) -> View:
 def _shown(screen: Screen, one: Mapping[str, Any], column: Column) -> str:
     if not isinstance(column, str):
         return column(screen, one)
-    value: Any = one
-    for step in column.split("."):
-        value = value[step]
-    if value is None:
-        return ""
-    if column.endswith("_at") or column in {"at", "since"}:
-        return ago(value, screen.now)
-    if isinstance(value, int):
-        return f"{value:,}"
-    return (
-        ", ".join(value)
-        if isinstance(value, (list, tuple))
-        else screen.short(value)
-        if column == "id"
-        else str(value)
-    )
+    value = _value(one, column)
+    return screen.short(value) if column == "id" and isinstance(value, str) else in_words(value, screen.now)
 
 
-def says(text: str, *, each: str = "") -> View:
-    """Return a view of one sentence with values of the answer in it; or one for each record in a field."""
-
-    def view(_screen: Screen, data: Mapping[str, Any]) -> str:
-        records = data[each] if each else [data]
-        return "".join(one_line(text.format_map({name: _plain(one) for name, one in record.items()})) + "\n"
-                       for record in records)  # fmt: skip
-
-    return view
+def _value(one: Any, path: str) -> Any:
+    for step in path.split("."):
+        one = None if one is None else one.get(step)
+    return one
 
 
-def secret(field: str, view: View) -> View:
-    """Return a view that shows a secret alone where a file or a pipe gets it."""
-    return lambda screen, data: f"{data[field]}\n" if data[field] and not screen.tables else view(screen, data)
+def in_words(value: Any, now: datetime | None = None, form: str | None = None) -> str:
+    """Return a value in words."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, datetime):
+        return moment(value) if now is None else ago(value, now)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return format(value, form or ",")
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {in_words(each, now)}" for name, each in value.items() if each is not None)
+    return ", ".join(in_words(each, now) for each in value)
 
 
-def _plain(value: Any) -> Any:
-    return ", ".join(value) if isinstance(value, list) and all(isinstance(one, str) for one in value) else value
+def fields(screen: Screen, data: Mapping[str, Any]) -> str:
+    """Show an answer for which there is no view of its own: its values, and a table for each list of records."""
+    lists = {
+        name: value for name, value in data.items() if isinstance(value, (list, tuple)) and name != "accepted"
+    }
+    tables = {name: value for name, value in lists.items() if value and isinstance(value[0], dict)}
+    pairs: list[tuple[str, str]] = []
+    for name, value in data.items():
+        if name not in tables and name != "accepted":
+            inner = value if isinstance(value, dict) else {name: value}
+            pairs += [(one.replace("_", " "), in_words(each, screen.now)) for one, each in inner.items()]
+    shown = facts(screen, pairs)
+    for records in tables.values():
+        titles = [title for title, value in records[0].items() if not isinstance(value, (list, dict))]
+        rows = [[in_words(one.get(title), screen.now) for title in titles] for one in records]
+        shown += table(screen, [title.replace("_", " ").upper() for title in titles], rows)
+    return shown or "Nothing.\n"
 
 
 # -- progress
@@ -412,9 +470,13 @@ class Progress:
         return self
 
     def __exit__(self, *how: object) -> None:
-        """Clear the line, so that an answer can be written there."""
+        self.end()
+
+    def end(self) -> None:
+        """Clear the line, so that an answer or a question can be written there, and write no other."""
         if self._is_shown:
             self._over.set()
             self._counter.join()
         if self._is_written:
             self._write("\r\033[K")
+        self._is_shown = self._is_written = False

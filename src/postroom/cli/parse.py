@@ -28,6 +28,7 @@ DEEPEST = 200  # levels of nested JSON; the room's own limit is lower
 LONGEST_COUNT = 15  # digits
 LARGEST = 64 * 1024 * 1024  # bytes of JSON in one argument; the room's own limit is lower
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_UNIT_WORDS = {"second", "minute", "hour", "day", "week", "sec", "min"}
 _SPAN = r"\+?(?:[0-9]+(?:\.[0-9]+)?[smhdw])+"
 _PIECE = r"([0-9]+(?:\.[0-9]+)?)([smhdw])"
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
@@ -278,9 +279,23 @@ def _fill(places: list[Option], args: list[str], call: Call) -> None:
         raise Usage(
             f"{args[0]!a} is one word too many", field="arguments", hint=_hint_for_more(args[0], places, call)
         )
-    for option in call.command.options if call.command else ():
+    options = with_common(call.command.options) if call.command else ()
+    for option in options:
         if option.required and option.name not in call.values:
             raise Usage("is missing", field=option.names[0], hint=option.help)
+        if option.name in call.values:
+            _check_company(option, options, call)
+    if call.command and call.command.no_room and "room" in call.values:
+        raise Usage(f"cannot be used here: {call.command.no_room}", field="--room")
+
+
+def _check_company(option: Option, options: Iterable[Option], call: Call) -> None:
+    """Refuse an option beside one that it contradicts, or without the one that it belongs to."""
+    for other in options:
+        if other.name in option.against and other.name in call.values:
+            raise Usage(f"cannot be combined with {_field(other)}", field=_field(option), hint="give one of them")
+        if other.name == option.needs and other.name not in call.values:
+            raise Usage(f"goes with {_field(other)}", field=_field(option), hint=f"{_field(other)}: {other.help}")
 
 
 def _hint_for_more(word: str, places: list[Option], call: Call) -> str:
@@ -298,8 +313,11 @@ def _hint_for_more(word: str, places: list[Option], call: Call) -> str:
     for option in options:
         if option.kind in kinds:
             return f"{option.names[-1]} {word}"
+    if word.rstrip("s") in _UNIT_WORDS:
+        return f"a span of time is one word: {SPAN_RULE}"
     whose = "--agent" if any("--agent" in option.names for option in options) else "--as"
-    return f"it takes options alone: {whose} NAME names the agent, --help shows the others"
+    named = word if word.replace("-", "").replace(".", "").isalnum() else "NAME"
+    return f"it takes options alone: {whose} {named} names the agent, --help shows the others"
 
 
 def _no_subcommand(name: str, word: str, following: list[str]) -> Usage:
@@ -308,7 +326,7 @@ def _no_subcommand(name: str, word: str, following: list[str]) -> Usage:
     full = f"{name} {word}"
     known = f"{name} {', '.join(following)}"
     known = f"postroom {name} show {word} shows one; else {known}" if "show" in following else known
-    hint = MEANT.get(full) or meant(word, following, f"{name} ") or known
+    hint = MEANT.get(full) or meant(word, following, f"{name} ") or MEANT.get(f"{name} *") or known
     return Usage(f"there is no {full!a}", field="command", hint=hint)
 
 

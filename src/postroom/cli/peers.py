@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from functools import partial
 from getpass import getpass
 from typing import TYPE_CHECKING, Any
 
@@ -19,90 +18,69 @@ from ..policy.trust import speaks_for
 from ..server.client import SocketClient
 from ..server.tls import certificate_at, fingerprint_of_pem, first_certificate
 from ..store.address import absolute, served_at
-from .answer import Answer
 from .command import LIMIT, Option, command
-from .errors import NOT_NOW, Usage
-from .output import hint, listing, one_line, record, says, secret
+from .errors import NOT_NOW
+from .output import hint, in_words, listing, moment, one_line, record, says, secret
 from .text import STDIN, read_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..model.peer import Peer
-    from .answer import Screen
+    from .answer import Answer, Screen
     from .context import Context
+    from .output import View
 
 
 SYSTEM = Option("SYSTEM", help="the name of the other system", required=True, complete="peers")
+_TO_JOIN = (
+    "It is a secret, and not shown again: whoever has it joins. Over there: postroom peers join, with this on standard"
+    " input; then it calls"
+)
 WHERE = " --url wss://THIS-MACHINE:4650/map"  # this system does not know its own address
 
 
 # -- views
 
 
-def added(ours: str, screen: Screen, data: Mapping[str, Any]) -> str:
-    peer, changed = data["peer"], data["changed"]
-    if data["token"]:
-        text = (
-            f"{peer['system']} shows this when it calls. It is not shown again; over there it goes to the command"
-        )
-        return f"{data['token']}\n\n{text}\n  {_there(ours, WHERE)}, on its standard input\n"
-    if changed is None:
-        text = says("{peer[system]} is a peer now.")(screen, data)
-    elif not changed:
-        text = says("{peer[system]} is a peer, as before.")(screen, data)
-    else:
-        text = says("{peer[system]} was a peer already. New is:")(screen, data)
-        text += "".join(
-            f"  {name.replace('_', '-')}: {_value(peer, name)}{_was(data, name)}\n" for name in changed
-        )
-    if peer["url"].startswith("wss:") and not peer["pin"]:
-        text += hint(screen, f"peers trust {peer['system']}", "look at its certificate, and insist on it")
-    return text
-
-
-def _was(data: Mapping[str, Any], name: str) -> str:
-    """Return the former content of a list: a user who meant to add to it sees that the rest is gone."""
-    is_gone = name in {"tags", "scopes", "relays_for"} and data["former"][name]
-    return f" (it was: {_value(data['former'], name)})" if is_gone else ""
-
-
-def _value(peer: Mapping[str, Any], name: str) -> str:
-    if name == "token":
-        return "another one, which we show there" if peer["shows_token"] else "none"
-    if name == "scopes":
-        return _scopes(peer)
-    value = peer[name]
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return one_line(value if isinstance(value, str) else ", ".join(value)) or "none"
+def _there(ours: str, where: str = "") -> str:
+    """Return what to do over there with the token that a system needs."""
+    return f"shows this when it calls. It is not shown again; over there: postroom peers add {ours}{where} --token-file -"
 
 
 def _scopes(peer: Mapping[str, Any]) -> str:
-    return "; ".join(f"{ours} with {', '.join(theirs)}" for ours, theirs in peer["scopes"].items()) or "all"
+    return "; ".join(f"{ours} with {', '.join(theirs)}" for ours, theirs in peer["scopes"].items())
 
 
-def how_to_bring(ours: str, system: str, where: str = "") -> str:
-    """Return what to do with a token that went into a file or a pipe."""
-    return f"{one_line(system)} shows this when it calls; over there: {_there(ours, where)}"
+def _letters(many: int) -> str:
+    return "1 letter" if many == 1 else f"{many} letters"
 
 
-def _there(ours: str, where: str) -> str:
-    return f"postroom peers add {one_line(ours)}{where} --token-file -"
+def _state(_screen: Screen, peer: Mapping[str, Any]) -> str:
+    return "ALERT" if peer["alert"] else "trusted" if peer["trusted"] else "not trusted"
 
 
+def _where(_screen: Screen, peer: Mapping[str, Any]) -> str:
+    return peer["url"] or peer["place"] or "it calls us"
+
+
+_alert = says(
+    "ALERT: {system} came with another certificate, {alert}, and was refused. If its operator changed it:"
+    " postroom peers trust {system}. Else this is another machine.",
+)
 _listing = listing(
     "peers",
     {
         "SYSTEM": "system",
-        "STATE": lambda _, peer: state(peer),
-        "LINK": lambda _, peer: peer["link"]["state"] if peer["link"] else "-",
+        "STATE": _state,
+        "LINK": "link.state",
         "WAITING": "waiting",
         "EXPOSURE": "exposure",
         "PROOF": "auth",
-        "WHERE": lambda _, peer: peer["url"] or peer["place"] or "calls us",
+        "WHERE": _where,
     },
     "No peers: mail goes to no other system, and none is taken.",
+    first="peers add SYSTEM",
     paint={
         "ALERT": "red",
         "not trusted": "yellow",
@@ -113,145 +91,74 @@ _listing = listing(
 )
 
 
-def listed(screen: Screen, data: Mapping[str, Any]) -> str:
-    lines = [_alert(peer) for peer in data["peers"] if peer["alert"]]
-    lines += [
+def _listed(screen: Screen, data: Mapping[str, Any]) -> str:
+    stranded = "".join(
         f"There is no way to {one_line(system)}: {_letters(many)} for it {'waits' if many == 1 else 'wait'}.\n"
         for system, many in data["stranded"].items()
-    ]
-    first = "" if data["peers"] else hint(screen, "peers add SYSTEM")
-    return _listing(screen, data) + "".join(lines) + first
-
-
-def _link(_screen: Screen, peer: Mapping[str, Any]) -> str:
-    if not peer["link"]:
-        return "nobody serves this room" if peer["trusted"] else "none"
-    problem = peer["link"]["problem"]
-    return f"{peer['link']['state']}: {problem}" if problem else str(peer["link"]["state"])
-
-
-def _letters(many: int) -> str:
-    return "1 letter" if many == 1 else f"{many} letters"
-
-
-def pinged(_screen: Screen, data: Mapping[str, Any]) -> str:
-    system = one_line(data["system"])
-    if data["answers"] and data["seconds"] is not None:
-        return f"{system} answers in {data['seconds'] * 1000:.1f} ms.\n"
-    text = f"{system} is {one_line(data['state'])}: {one_line(data['problem'] or '')}\n"
-    return text + (f"What to do: {one_line(data['hint'])}\n" if data["hint"] else "")
-
-
-def all_pinged(screen: Screen, data: Mapping[str, Any]) -> str:
-    none = "No peers: there is nobody to ask.\n" + hint(screen, "peers add SYSTEM")
-    return "".join(pinged(screen, result) for result in data["peers"]) or none
-
-
-def state(peer: Mapping[str, Any]) -> str:
-    return "ALERT" if peer["alert"] else "trusted" if peer["trusted"] else "not trusted"
-
-
-_EXPOSURES = {
-    "none": "nobody",
-    "gateway": "the agents that it knows by name; it gets no list",
-    "all": "everybody",
-}
-
-
-def _reaches(_screen: Screen, peer: Mapping[str, Any]) -> str:
-    tags = ", ".join(peer["tags"])
-    return f"agents with one of {tags}" if peer["exposure"] == "tagged" else _EXPOSURES[peer["exposure"]]
-
-
-def _proof(_screen: Screen, peer: Mapping[str, Any]) -> str:
-    if peer["auth"] in {"mtls", "none"}:
-        return str(peer["auth"])
-    parts = [
-        *(["we show a token"] if peer["shows_token"] else []),
-        *(["it shows one"] if peer["knows_token"] else []),
-        *([f"the one before is good until {peer['former_until']}"] if peer["former_until"] else []),
-    ]
-    return f"{peer['auth']}: {', '.join(parts)}"
+    )
+    return _listing(screen, data) + "".join(_alert(screen, peer) for peer in data["peers"]) + stranded
 
 
 _facts = record(
     {
         "System": "system",
-        "State": lambda _, peer: state(peer),
-        "Link": _link,
+        "State": _state,
+        "Link": lambda _, peer: peer["link"]["state"] if peer["link"] else "nobody serves this room",
+        "Problem": "link.problem",
         "Waiting": lambda _, peer: _letters(peer["waiting"]),
-        "Where": lambda _, peer: peer["url"] or peer["place"] or "it calls us",
-        "Proof": _proof,
-        "Certificate": lambda _, peer: (
-            peer["pin"] or ("as the machine's authorities say" if peer["url"][:4] == "wss:" else "")
+        "Where": _where,
+        "Proof": "auth",
+        "We show a token": "shows_token",
+        "It shows a token": "knows_token",
+        "Its former token": lambda _, peer: (
+            f"good until {moment(peer['former_until'])}" if peer["former_until"] else ""
         ),
-        "Reaches of ours": _reaches,
-        "Scopes": lambda _, peer: _scopes(peer),
+        "Certificate": "pin",
+        "Reaches": lambda _, peer: (
+            f"agents with one of {', '.join(peer['tags'])}" if peer["tags"] else peer["exposure"]
+        ),
+        "Scopes": lambda _, peer: _scopes(peer) or "all",
         "Speaks for": lambda _, peer: ", ".join([peer["system"], *peer["relays_for"]]),
-        "Through us": lambda _, peer: f"reaches {'further systems' if peer['relays_to'] else 'no further system'}",
-        "From": lambda _, peer: "the file of peers" if peer["of_file"] else "",
+        "Reaches others through us": "relays_to",
+        "From the file of peers": "of_file",
     },
     "peer",
 )
 
 
-def whole(screen: Screen, data: Mapping[str, Any]) -> str:
-    return _facts(screen, data) + (_alert(data["peer"]) if data["peer"]["alert"] else "")
+def _whole(screen: Screen, data: Mapping[str, Any]) -> str:
+    return _facts(screen, data) + _alert(screen, data["peer"])
 
 
-def trusted(_screen: Screen, data: Mapping[str, Any]) -> str:
-    peer, system = data["peer"], one_line(data["peer"]["system"])
-    if data["token"]:
-        text = "It is not shown again. The one before is good until this one was shown, or for a day.\n"
-        return f"{data['token']}\n\nThe new token of {system}. {text}"
-    if not peer["trusted"]:
-        return f"{system} is not trusted any more.\n"
-    if not peer["pin"]:
-        return f"{system} is trusted.\n"
-    was = f"It was {data['former_pin']}.\n" if data["former_pin"] else ""
-    text = f"{system} is trusted, with this certificate alone:\n  {peer['pin']}\n{was}"
-    if peer["of_file"]:
-        return text
-    digits = peer["pin"].removeprefix("sha256:").upper()
-    openssl = ":".join(digits[place : place + 2] for place in range(0, len(digits), 2))
-    return f"{text}Compare it with what its operator says. openssl writes it so:\n  {openssl}\n"
+_PINGED = ("{system} answers in {seconds:.3f} s.", "{system} is {state}: {problem}", "What to do: {hint}")
+_nobody = says("No peers: there is nobody to ask.", "$ peers add SYSTEM")
 
 
-def invited(_screen: Screen, data: Mapping[str, Any]) -> str:
-    return f"{data['invitation']}\n\n{_how_to_join(data['peer']['system'], data['url'])}\n"
-
-
-def _how_to_join(system: str, url: str) -> str:
-    return (
-        f"It is a secret, and not shown again: whoever has it joins as {one_line(system)}. Over there:"
-        f" postroom peers join, with this on standard input; then it calls {one_line(url)}"
+def _changed(screen: Screen, data: Mapping[str, Any]) -> str:
+    """Show a peer that was added, and of one that was there what is new."""
+    peer, changed = data["peer"], data["changed"]
+    how = "is a peer now." if changed is None else "is a peer, as before."
+    how = "was a peer already. New is:" if changed else how
+    rows = [f"  {name.replace('_', '-')}: {_of(peer, name)}{_was(data, name)}\n" for name in changed or ()]
+    trust = (
+        []
+        if peer["pin"] or not peer["url"].startswith("wss:")
+        else [hint(screen, f"peers trust {peer['system']}", "look at its certificate, and insist on it")]
     )
+    return "".join([f"{one_line(peer['system'])} {how}\n", *rows, *trust])
 
 
-def joined(screen: Screen, data: Mapping[str, Any]) -> str:
-    system = one_line(data["peer"]["system"])
-    if not data["changed"]:
-        return f"{system} is a peer, as before.\n"
-    pin = f", with this certificate alone:\n  {data['peer']['pin']}" if data["peer"]["pin"] else "."
-    text = f"{system} is a peer now{pin}\nThis room is called {one_line(data['system'])} there.\n"
-    return text + hint(
-        screen, f"peers ping {data['peer']['system']}", "check that it answers; needs postroom serve"
-    )
+def _was(data: Mapping[str, Any], name: str) -> str:
+    """Return the former content of a list: a user who meant to add to it sees that the rest is gone."""
+    is_gone = name in {"tags", "scopes", "relays_for"} and data["former"][name]
+    return f" (it was: {_of(data['former'], name)})" if is_gone else ""
 
 
-def removed(_screen: Screen, data: Mapping[str, Any]) -> str:
-    waiting = "".join(
-        f"Waiting for {one_line(system)}: {_letters(many)}. There is no way there now; if none is added before"
-        " outbox_max_age has passed, they are dead, and their senders get bounces.\n"
-        for system, many in data["waiting"].items()
-    )
-    return f"{one_line(data['removed'])} is not a peer any more.\n{waiting}"
-
-
-def _alert(peer: Mapping[str, Any]) -> str:
-    system = one_line(peer["system"])
-    text = f"\nALERT: {system} came with another certificate, {peer['alert']}, and was refused.\n"
-    return f"{text}If its operator changed it: postroom peers trust {system}. Else this is another machine.\n"
+def _of(peer: Mapping[str, Any], name: str) -> str:
+    if name == "token":
+        return "another one, which we show there" if peer["shows_token"] else "none"
+    text = _scopes(peer) if name == "scopes" else in_words(peer[name])
+    return one_line(text) or "none"
 
 
 # -- commands about peers
@@ -270,6 +177,7 @@ def _alert(peer: Mapping[str, Any]) -> str:
         help="with --url: our certificate there, a PEM file; without it, authorities decide",
         metavar="FILE",
         complete="files",
+        needs="url",
     ),
     about="Two commands link two systems: this one on the system that is called, and postroom peers join on the one"
     " that calls. The invitation holds our name, our address, a new token and the fingerprint of our certificate."
@@ -279,13 +187,12 @@ def _alert(peer: Mapping[str, Any]) -> str:
     examples=(("postroom peers invite paris --url wss://mail.example.com:4650", "it joins by what is printed"),),
     verb="peers.InvitePeer",
     without=("pin",),
-    view=secret("invitation", invited),
+    view=secret("invitation", f"{_TO_JOIN} {{url}}"),
     json="invitation peer url",
 )
 def run_peers_invite(context: Context) -> Answer:
     url, pin = _our_address(context)
     made = context.perform(url=url, pin=pin)
-    context.note_beside(_how_to_join(made.peer.system, url))
     return context.answer_with(made, url=url)
 
 
@@ -295,12 +202,6 @@ def _our_address(context: Context) -> tuple[str, str]:
         file = context.get("certificate")
         pem = read_source(context, file, "--certificate") if file else ""
         return context.get("url"), fingerprint_of_pem(pem, "--certificate") if pem else ""
-    if "certificate" in context.values:
-        raise Usage(
-            "goes with --url",
-            field="--certificate",
-            hint="leave it out: the running postroom serve uses its own certificate",
-        )
     address = _ask(context, "links").get("address") or {}
     if not address:
         raise Invalid(
@@ -324,8 +225,12 @@ def _our_address(context: Context) -> tuple[str, str]:
     " A running daemon calls the new peer at once.",
     examples=(("postroom peers join < invitation", "needs postroom serve to carry the mail"),),
     verb="peers.JoinPeer",
-    shape=lambda _, found: {"peer": plain(found.peer), "system": found.system, "changed": found.is_new},
-    view=joined,
+    shape=lambda _, found: {"peer": found.peer, "system": found.system, "changed": found.is_new},
+    view=says(
+        "{peer.system} is a peer. This room is called {system} there.",
+        "Its certificate alone is taken: {peer.pin}",
+        "$ peers ping {peer.system}  # check that it answers; needs postroom serve",
+    ),
     json="peer system changed",
 )
 def run_peers_join(context: Context) -> Answer:
@@ -423,14 +328,13 @@ def run_peers_add(context: Context) -> Answer:
     before = None if context.is_new_room else core_peers.peer(context.core, system)
     made = context.perform(core_peers.AddPeer, fields=fields)
     ours, after = context.room.system, made.peer
-    if made.token:
-        context.note_beside(how_to_bring(ours, after.system, WHERE))
     changed = former = None
     if before is not None:
         changed = [name for name in _CHANGEABLE if getattr(before, name) != getattr(after, name)]
         former = {name: plain(before)[name] for name in changed if name != "token"}
-    data = {"peer": plain(after), "token": made.token or None, "changed": changed, "former": former or {}}
-    return Answer(context.name, data, secret("token", partial(added, ours)))
+    data = {"peer": after, "token": made.token or None, "changed": changed, "former": former or {}}
+    view = secret("token", f"{{peer.system}} {_there(ours, WHERE)}") if made.token else _changed
+    return context.shown(data, view)
 
 
 _CHANGEABLE = ("url", "auth", "token", "exposure", "tags", "scopes", "relays_for", "relays_to")
@@ -459,15 +363,16 @@ def _secret(context: Context, source: str, field: str, question: str) -> str:
     LIMIT,
     examples=(("postroom peers", "who they are"),),
     verb="peers.ListPeers",
-    view=listed,
+    view=_listed,
     json="system peers stranded",
     looks=True,
 )
 def run_peers_list(context: Context) -> Answer:
     found = context.perform()
     _, stranded = outbox.count_waiting(context.core)
-    data = {"system": context.room.system, "peers": _with_links(context, found), "stranded": stranded}
-    return Answer(context.name, data, listed)
+    return context.shown(
+        {"system": context.room.system, "peers": _with_links(context, found), "stranded": stranded}
+    )
 
 
 def _with_links(context: Context, peers: list[Peer]) -> list[dict[str, Any]]:
@@ -475,7 +380,8 @@ def _with_links(context: Context, peers: list[Peer]) -> list[dict[str, Any]]:
     links = _links(context) if peers else {}
     waiting, _ = outbox.count_waiting(context.core)
     return [
-        plain(peer) | {"link": links.get(peer.system), "waiting": waiting.get(peer.system, 0)} for peer in peers
+        plain(peer, times=True) | {"link": links.get(peer.system), "waiting": waiting.get(peer.system, 0)}
+        for peer in peers
     ]
 
 
@@ -516,8 +422,8 @@ def run_peers_ping(context: Context) -> Answer:
     every = [_ask(context, "ping_peer", system=peer.system) for peer in ([found] if named else found)]
     code = 0 if all(result["answers"] for result in every) else NOT_NOW
     if named:
-        return Answer(context.name, every[0], pinged, code=code)
-    return Answer(context.name, {"peers": every}, all_pinged, code=code)
+        return context.shown(every[0], says(*_PINGED), code=code)
+    return context.shown({"peers": every}, says(*_PINGED, each="peers") if every else _nobody, code=code)
 
 
 def _ask(context: Context, action: str, **args: Any) -> Any:
@@ -534,7 +440,7 @@ command(
     examples=(("postroom peers show paris", "one of them"),),
     verb="peers.GetPeer",
     shape=lambda context, found: {"peer": _with_links(context, [found])[0]},
-    view=whole,
+    view=_whole,
     looks=True,
 )
 
@@ -542,12 +448,18 @@ command(
 @command(
     "peers trust",
     SYSTEM,
-    Option("--pin", help="the certificate with this fingerprint, without a look at it", metavar="SHA256"),
+    Option(
+        "--pin",
+        help="the certificate with this fingerprint, without a look at it",
+        metavar="SHA256",
+        against=("certificate", "withdraw"),
+    ),
     Option(
         "--certificate",
         help="the certificate in this file (PEM); one that calls us by mtls needs that",
         metavar="FILE",
         complete="files",
+        against=("withdraw",),
     ),
     Option(
         "--rotate",
@@ -555,7 +467,9 @@ command(
         " time, or for a day",
         kind="flag",
     ),
-    Option("--withdraw", help="withdraw the trust, and keep what is known of it", kind="flag"),
+    Option(
+        "--withdraw", help="withdraw the trust, and keep what is known of it", kind="flag", against=("rotate",)
+    ),
     about="Where we call it by wss://, its certificate is looked at, shown and pinned: compare the fingerprint with what its"
     " operator says (openssl x509 -noout -fingerprint -sha256 -in cert.pem). From then on no other certificate is"
     " taken there, no matter who signed it; one that changed is refused, stands as an alert in postroom peers and in the log, and is"
@@ -568,21 +482,34 @@ command(
     looks=True,
 )
 def run_peers_trust(context: Context) -> Answer:
-    ways = [name for name in ("pin", "certificate", "withdraw") if name in context.values]
-    if len(ways) > 1 or ("withdraw" in ways and context.get("rotate")):
-        raise Usage("contradicts another option", field=f"--{ways[-1]}", hint="give only one of them")
     before = context.perform(core_peers.GetPeer)
     params = (
-        {"trusted": False, "pin": None, "certificate": ""} if ways == ["withdraw"] else _trusted(context, before)
+        {"trusted": False, "pin": None, "certificate": ""}
+        if context.get("withdraw")
+        else _trusted(context, before)
     )
     after, token = context.perform(core_peers.TrustPeer, **params), None
     if context.get("rotate"):
         made = context.perform(core_peers.RotatePeer)
         token, after = made.token, made.peer
-        context.note_beside(how_to_bring(context.room.system, after.system))
     former = before.pin if before.pin and before.pin != after.pin else None
-    data = {"peer": plain(after), "token": token, "former_pin": former}
-    return Answer(context.name, data, secret("token", trusted))
+    view = secret("token", f"{{peer.system}} {_there(context.room.system)}") if token else _trust(after)
+    return context.shown({"peer": after, "token": token, "former_pin": former}, view)
+
+
+def _trust(peer: Peer) -> View:
+    """Return the view of a peer whose trust was given or withdrawn."""
+    if not peer.trusted:
+        return says("{peer.system} is not trusted any more.")
+    digits = peer.pin.removeprefix("sha256:").upper()
+    openssl = ":".join(digits[place : place + 2] for place in range(0, len(digits), 2))
+    compare = ("Compare it with what its operator says. openssl writes it so:", f"  {openssl}")
+    return says(
+        "{peer.system} is trusted.",
+        "Its certificate alone is taken: {peer.pin}",
+        "It was {former_pin}.",
+        *(compare if peer.pin and not peer.of_file else ()),
+    )
 
 
 def _trusted(context: Context, before: Peer) -> dict[str, Any]:
@@ -624,7 +551,16 @@ def run_peers_remove(context: Context) -> Answer:
     gone = context.perform()
     _, stranded = outbox.count_waiting(context.core)
     lost = {system: many for system, many in stranded.items() if speaks_for(gone, system)}
-    return Answer(context.name, {"removed": gone.system, "waiting": lost}, removed)
+    return context.shown({"removed": gone.system, "waiting": lost}, _removed)
+
+
+def _removed(_screen: Screen, data: Mapping[str, Any]) -> str:
+    waiting = "".join(
+        f"Waiting for {one_line(system)}: {_letters(many)}. There is no way there now; if none is added before"
+        " outbox_max_age has passed, they are dead, and their senders get bounces.\n"
+        for system, many in data["waiting"].items()
+    )
+    return f"{one_line(data['removed'])} is not a peer any more.\n{waiting}"
 
 
 # -- commands about mounts
@@ -665,8 +601,10 @@ def run_peers_remove(context: Context) -> Answer:
 )
 def run_mount(context: Context) -> Answer:
     place, store = absolute(context.get("place")), context.settings.store
-    made = context.perform(place=place, room=store)
-    return context.answer_with(made, _mounted, system=context.room.system, socket=served_at(store))
+    made, served = context.perform(place=place, room=store), served_at(store)
+    waits = () if served else ("Mail waits: nobody serves this room.", "$ serve  # carries it")
+    view = says("Agents there are AGENT@{peer.system} here, and ours are AGENT@{system} there.", *waits)
+    return context.answer_with(made, view, system=context.room.system, socket=served)
 
 
 @command(
@@ -682,17 +620,8 @@ def run_mount(context: Context) -> Answer:
 )
 def run_unmount(context: Context) -> Answer:
     peer = context.perform()
-    return Answer(context.name, {"removed": peer.system, "told": forget(peer, context.room.system)}, _unmounted)
-
-
-def _mounted(screen: Screen, data: Mapping[str, Any]) -> str:
-    name, ours = one_line(data["peer"]["system"]), one_line(data["system"])
-    text = f"Agents there are AGENT@{name} here, and ours are AGENT@{ours} there.\n"
-    if data["socket"]:
-        return text
-    return f"{text}Mail waits: nobody serves this room.\n" + hint(screen, "serve", "carries it")
-
-
-def _unmounted(_screen: Screen, data: Mapping[str, Any]) -> str:
-    left = "" if data["told"] else "The folder could not be updated: it still names us.\n"
-    return f"{one_line(data['removed'])} is not a system any more.\n{left}"
+    told = forget(peer, context.room.system)
+    left = () if told else ("The folder could not be updated: it still names us.",)
+    return context.shown(
+        {"removed": peer.system, "told": told}, says("{removed} is not a system any more.", *left)
+    )

@@ -9,18 +9,15 @@ from ..core import people
 from ..core.key_file import KeyFile
 from ..core.proof import is_person
 from ..errors import NotAllowed
-from ..formats.plain import plain
 from ..model.message import same_name
 from ..model.names import HUMAN, check_agent
 from ..model.names import meant as mailbox_of
-from .answer import Answer
 from .command import LIMIT, Option, command
 from .errors import Usage
 from .output import listing, says
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from .answer import Answer
     from .context import Context
 
 
@@ -67,6 +64,7 @@ command(
     " other system needs. You act as --as, else the human. Not for agents: it is refused inside their sessions.",
     examples=(("postroom people add", "your own key, at a terminal"),),
     json="person",
+    by=HUMAN,
     looks=True,
 )
 def run_add_person(context: Context) -> Answer:
@@ -94,6 +92,7 @@ def run_add_person(context: Context) -> Answer:
     about="The key proves nothing from now on. It stays in the list, and every agent is told.",
     examples=(('postroom people remove "$KEY_ID"', "it is not used any more"),),
     json="person",
+    by=HUMAN,
     looks=True,
 )
 def run_remove_person(context: Context) -> Answer:
@@ -101,9 +100,9 @@ def run_remove_person(context: Context) -> Answer:
     removed = context.perform(people.RemovePerson, id=context.get("id"))
     known = context.perform(people.ListPeople).people
     left = [key.id for key in known if key.is_live and same_name(key.person, removed.person)]
-    text = "The key {person[id]} of {person[person]} is removed."
+    text = "The key {person.id} of {person.person} is removed."
     text += f" Now these keys prove their word here: {', '.join(left)}." if left else ""
-    return Answer(context.name, {"person": plain(removed)}, says(text))
+    return context.shown({"person": removed}, says(text))
 
 
 @command(
@@ -118,6 +117,7 @@ def run_remove_person(context: Context) -> Answer:
     " same passphrase. In a room where you did not write between two rotations, type postroom people add --lost.",
     examples=(("postroom people rotate", "another key, from now on"),),
     json="person",
+    by=HUMAN,
     looks=True,
 )
 def run_rotate_person(context: Context) -> Answer:
@@ -139,7 +139,6 @@ def run_rotate_person(context: Context) -> Answer:
 
 def _signer(context: Context) -> KeyFile:
     """Return the key of the person who types."""
-    context.default_me(HUMAN)
     if not is_person(context.core, mailbox_of(check_agent(context.me, "mailbox"), context.settings.human)):
         raise Usage(f"{context.me} is no person", field="--as", hint="the settings human and people name them")
     context.check_room()
@@ -150,5 +149,4 @@ def _signer(context: Context) -> KeyFile:
 
 
 def _shown(context: Context, key: Any) -> Answer:
-    data: Mapping[str, Any] = {"person": plain(key)}
-    return Answer(context.name, data, says("{person[person]} is known in this room by the key {person[id]}."))
+    return context.shown({"person": key}, says("{person.person} is known in this room by the key {person.id}."))

@@ -23,7 +23,7 @@ from ..store.address import file_of
 from . import views
 from .answer import printable
 from .command import LIMIT, Option, command
-from .errors import CannotCreate, Usage, cannot_write
+from .errors import CannotCreate, cannot_write
 from .output import again, ago, hint, painted, table
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ command(
 )
 
 
-@command(
+command(
     "sent",
     verb="search.Sent",
     view=views.outbox,
@@ -258,8 +258,6 @@ command(
     json="mailbox letters forwarded",
     looks=True,
 )
-def run_sent(context: Context) -> Answer:
-    return context.answer_with(context.perform(), mailbox=context.me)
 
 
 @command(
@@ -274,7 +272,7 @@ def run_sent(context: Context) -> Answer:
 def run_digest(context: Context) -> Answer:
     if not context.mailbox.counts()["total"]:
         context.note_if_unknown()
-    return context.answer_with(context.perform(), mailbox=context.me)
+    return context.answer()
 
 
 # -- search: on a terminal the line that matches is shown, with the words marked
@@ -387,7 +385,7 @@ class QueryWords:
         complete="letters",
     ),
     LIMIT,
-    Option("--chain", help="from the root down to this letter alone", kind="flag"),
+    Option("--chain", help="from the root down to this letter alone", kind="flag", against=("everyone",)),
     verb="threads.GetThread",
     view=views.thread,
     about="The letters you sent or received, the oldest first.",
@@ -400,8 +398,6 @@ class QueryWords:
 def run_thread(context: Context) -> Answer:
     if not context.get("chain"):
         return context.answer()
-    if context.get("everyone"):
-        raise Usage("shows your own view", field="--chain")
     from ..core.threads import GetReplyChain  # noqa: PLC0415 - only here
 
     return context.answer_with(context.perform(GetReplyChain, id=context.get("thread")))

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec.structs import asdict
 
@@ -22,17 +22,15 @@ from ..room import open as open_room
 from ..store.address import file_of, folder_of, place_of
 from ..store.sqlite.place import belongs_to
 from . import views
-from .answer import Answer, printable
 from .command import Option, command
 from .errors import CannotCreate, NoInput, Usage, cannot_write, exit_code
-from .output import hint, one_line, says
+from .output import page, says
 from .text import STDIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from ..model.report import BackupReport
-    from .answer import Screen
+    from .answer import Answer
     from .context import Context
 
 
@@ -50,9 +48,9 @@ _FORCE = Option("--force", help="replace a file that is there", kind="flag")
     " .git. The folder is for you alone and keeps itself out of git. If there is a room already, nothing happens.",
     examples=(("postroom init", "here"),),
     json="path made",
+    no_room="the room is made in FOLDER",
 )
 def run_init(context: Context) -> Answer:
-    context.refuse_room("the room is made in FOLDER")
     folder = Path.cwd() / context.get("folder", ".") / PROJECT
     if not folder.parent.is_dir():
         raise CannotCreate(f"there is no folder {folder.parent}", field="FOLDER", hint="make it first")
@@ -65,7 +63,10 @@ def run_init(context: Context) -> Answer:
     except (OSError, BadStore, StoreFailing) as broken:
         why = broken.strerror if isinstance(broken, OSError) else broken.message
         raise CannotCreate(f"{path} cannot be made: {why}", field="FOLDER") from None
-    return Answer(context.name, {"path": printable(str(path)), "made": made}, views.made)
+    what = "Made" if made else "There already is"
+    return context.shown(
+        {"path": str(path), "made": made}, says(f"{what} {{path}}", "$ send NAME --as ME --body TEXT")
+    )
 
 
 @command(
@@ -78,17 +79,16 @@ def run_init(context: Context) -> Answer:
 def run_room(context: Context) -> Answer:
     room = context.room
     known = to_plain(asdict(room.settings)) if context.get("settings") or context.get("json") else {}
-    settings = {name: printable(value) for name, value in known.items()}
     data = {
-        "store": printable(room.settings.store),
+        "store": room.settings.store,
         "exists": not context.is_new_room,
         "mailboxes": room.mailboxes(),
         "quarantined": room.quarantined(),
         "cursor": _cursor(context),
-        "settings": settings,
-        "passed_by": [{"path": printable(path), "why": why} for path, why in context.passed_by],
+        "settings": known,
+        "passed_by": [{"path": path, "why": why} for path, why in context.passed_by],
     }
-    return Answer(context.name, data, views.room)
+    return context.shown(data, views.room)
 
 
 def _cursor(context: Context) -> str | None:
@@ -111,7 +111,7 @@ def _cursor(context: Context) -> str | None:
 def run_changes(context: Context) -> Answer:
     if "since" in context.values:
         return context.answer()
-    return Answer(context.name, {"changes": [], "cursor": _cursor(context)}, views.changes)
+    return context.shown({"changes": [], "cursor": _cursor(context)}, views.changes)
 
 
 # -- care
@@ -148,20 +148,6 @@ command(
 # -- another room
 
 
-def copied(_screen: Screen, data: Mapping[str, Any]) -> str:
-    """Show what was copied in one sentence, and a line for each thing that was refused."""
-    words = (
-        ("letters", "{:,} new letters"),
-        ("states", "{:,} states brought up to date"),
-        ("names", "{:,} names"),
-        ("records", "{:,} records"),
-    )
-    typed = ", ".join(text.format(data[name]) for name, text in words if data[name])
-    lines = [f"Copied: {typed}." if typed else "Nothing is new."]
-    lines += [f"Refused {one_line(each['what'])}: {one_line(each['why'])}" for each in data["refused"]]
-    return "\n".join(lines) + "\n"
-
-
 @command(
     "rooms copy",
     Option("SRC", help="the room to copy, by path or address", required=True, complete="files"),
@@ -172,16 +158,19 @@ def copied(_screen: Screen, data: Mapping[str, Any]) -> str:
     " both rooms whole; the same command goes on. Mounts keep rooms in step. An address with a ? needs quotes in a shell. See [rooms in mail folders](migrating.md#rooms-in-mail-folders).",
     examples=(("postroom rooms copy room.db 'files:mail?layout=nanobot'", "into folders, as nanobot has them"),),
     json="letters states names records refused",
+    no_room="SRC and DST are the rooms",
 )
 def run_copy(context: Context) -> Answer:
-    context.refuse_room("SRC and DST are the rooms")
     source, target, settings = context.get("src"), context.get("dst"), dict(context.get("set", ()))
     with context.progress() as progress, _fields_as(source="SRC", target="DST", store="DST"):
         folder = Path(os.path.realpath(place_of(target) or ".")).parent
         if not folder.exists():  # the name is probably mistyped
             raise CannotCreate(f"there is no folder {folder}", field="DST", hint=f"mkdir -p {quote(str(folder))}")
         done = copy_room(source, target, progress=progress.tell, **settings)
-    return Answer(context.name, plain(done), copied, code=exit_code(Conflict()) if done.refused else 0)
+    code = exit_code(Conflict()) if done.refused else 0
+    return context.shown(
+        plain(done), page(views.numbers, says("Refused {what}: {why}", each="refused"), apart=""), code=code
+    )
 
 
 @contextmanager
@@ -268,7 +257,7 @@ def _export_to(context: Context, target: Path) -> Answer:
     finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
-    return Answer(context.name, {"file": printable(str(target)), "lines": lines, "bytes": size}, views.numbers)
+    return context.shown({"file": str(target), "lines": lines, "bytes": size}, views.numbers)
 
 
 def _created(path: Path) -> BinaryIO:
@@ -300,7 +289,7 @@ def run_import(context: Context) -> Answer:
             taken = context.room.load(chain([head], lines))
     except OSError as broken:
         raise NoInput(f"{source!a} cannot be read: {broken.strerror}", field="FILE") from None
-    return Answer(context.name, plain(taken), views.numbers)
+    return context.shown(plain(taken), views.numbers)
 
 
 def _lines(file: BinaryIO, size: int | None, context: Context) -> Iterator[bytes]:
@@ -340,7 +329,8 @@ def run_backup(context: Context) -> Answer:
     room = context.room
     with context.progress() as progress, _fields_as(_FORCED, path="FILE"):
         done = room.backup(target, overwrite=bool(context.get("force")), progress=progress.tell)
-    return Answer(context.name, _plain(done), backed_up)
+    back = "$ rooms restore {path}  # puts it back"
+    return context.shown(plain(done), says(f"Copied {_AMOUNT} to {{path}}", back))
 
 
 @command(
@@ -369,18 +359,5 @@ def run_restore(context: Context) -> Answer:
             progress=progress.tell,
             **settings,
         )
-    return Answer(context.name, _plain(done), restored)
-
-
-def _plain(report: BackupReport) -> dict[str, Any]:
-    return {name: printable(value) for name, value in plain(report).items()}
-
-
-def backed_up(screen: Screen, data: Mapping[str, Any]) -> str:
-    back = hint(screen, f"rooms restore {quote(data['path'])}", "puts it back")
-    return says(f"Copied {_AMOUNT} to {{path}}")(screen, data) + back
-
-
-def restored(screen: Screen, data: Mapping[str, Any]) -> str:
-    kept = says("The room that was there is kept as {kept}")(screen, data) if data["kept"] else ""
-    return says(f"Restored {_AMOUNT} to {{path}}")(screen, data) + kept
+    kept = "The room that was there is kept as {kept}"
+    return context.shown(plain(done), says(f"Restored {_AMOUNT} to {{path}}", kept))

@@ -57,6 +57,8 @@ def _run_call(call: Call) -> int:
         from .context import Context, complete_ids, note  # noqa: PLC0415 - the library, which help does not need
 
     context = Context(call)
+    if command.by:
+        context.default_me(command.by)
     if call.name in FORMER:
         note(
             call, f"{call.name!r} is called {FORMER[call.name]!r} now; the former name ends with the next version"

@@ -48,13 +48,21 @@ _TO = Option("TO", name="to", help="an agent's name", kind="address", many=True,
         metavar="NAME",
         complete="templates",
     ),
-    Option("--fill", help="what stands in a place of the template", kind="pair", metavar="PLACE=TEXT", many=True),
+    Option(
+        "--fill",
+        help="what stands in a place of the template",
+        kind="pair",
+        metavar="PLACE=TEXT",
+        many=True,
+        needs="template",
+    ),
     Option(
         "--drafts",
         help="send many letters in one commit: a file of JSON lines, each with to, body and fields;"
         " - is standard input",
         metavar="PATH",
         complete="files",
+        against=("to", "body", "edit", "template"),
     ),
     verb="messages.Send",
     view=views.sent,
@@ -77,8 +85,6 @@ _TO = Option("TO", name="to", help="an agent's name", kind="address", many=True,
 )
 def run_send(context: Context) -> Answer:
     if "drafts" in context.values:
-        if context.values.keys() & {"to", "body", "edit", "template"}:
-            raise Usage("come with their own recipients and text", field="--drafts")
         from ..core.messages import SendMany  # noqa: PLC0415 - rare
 
         return context.answer_with(context.perform(SendMany, drafts=drafts_of(context)), views.receipts)
@@ -87,8 +93,6 @@ def run_send(context: Context) -> Answer:
         raise Usage("no agent is named", field="TO", hint="postroom send NAME TEXT")
     if "template" in context.values:
         return _send_template(context, to or [])
-    if "fill" in context.values:
-        raise Usage("fills the places of a template", field="--fill", hint="name the template by --template NAME")
     return context.answer(to=to)
 
 
@@ -118,19 +122,16 @@ def _parted(context: Context, word: str) -> list[Any]:
     if word.startswith("{"):
         return [_json(context, word, "TO")]
     found = []
-    while "," in word and not word.startswith("any:"):
+    while "," in word and not word.lstrip().startswith("any:"):
         first, _, word = word.partition(",")
         found.append(first)
-    return [*found, word]
+    return [name.strip() for name in (*found, word)]
 
 
 def _send_template(context: Context, to: list[Any]) -> Answer:
     """Send a letter with the text of a template; other fields may be set as in any letter."""
     from ..core.templates import SendTemplate  # noqa: PLC0415 - rare
 
-    for name in ("body", "edit", "file", "reference", "part"):
-        if name in context.values:
-            raise Usage("has no place in a letter from a template", field=f"--{name}")
     filled = context.get("fill", ())
     values = dict(filled)
     if len(values) < len(filled):
@@ -179,7 +180,9 @@ def run_reply(context: Context) -> Answer:
 
     body = content(context)
     fields = context.passed_options("to_all", *LetterFields.__struct_fields__)
-    return context.answer_with(context.mailbox.read(context.get("id")).ack_and_reply(body, **fields))
+    with context.progress():
+        receipt = context.mailbox.read(context.get("id")).ack_and_reply(body, **fields)
+    return context.answer_with(receipt)
 
 
 def _answered(screen: Screen, data: Mapping[str, Any]) -> str:
@@ -224,7 +227,11 @@ command(
 command(
     "broadcast",
     Option(
-        "SCOPE", name="scope", help="a team; agents join one when they register", required=True, complete="scopes"
+        "SCOPE",
+        name="scope",
+        help="a team; agents join one when they register",
+        required=True,
+        complete="scopes",
     ),
     *CONTENT,
     verb="messages.Broadcast",
@@ -256,6 +263,10 @@ command(
         help="the whole handoff as a JSON object; - is standard input",
         metavar="PATH",
         complete="files",
+        against=(
+            "work_completed", "current_state", "next_steps", "blockers", "files_modified", "files_created",
+            "dependencies", "related_escalations", "state_file", "job_id", "notes",
+        ),
     ),
     EXTRA,
     verb="messages.HandOver",
@@ -280,8 +291,6 @@ def run_handoff(context: Context) -> Answer:
     check_fields(context)
     fields = context.passed_options(*Handoff.__struct_fields__)
     if "from_file" in context.values:
-        if fields:
-            raise Usage("is either a file or options", field="--from-file")
         fields = _object(context, read_source(context, context.get("from_file"), "--from-file"), "--from-file")
     elif "work_completed" not in fields:
         raise Usage(
@@ -342,12 +351,13 @@ def _json(context: Context, text: str, field: str) -> Any:
     looks=True,
 )
 def run_unsend(context: Context) -> Answer:
-    back = [context.mailbox.unsend(id) for id in dict.fromkeys(context.get("id"))]
+    from ..core.messages import Unsend  # noqa: PLC0415 - not for other commands of this module
+
+    back = [context.perform(Unsend, id=id).letter for id in dict.fromkeys(context.get("id"))]
     return context.answer_with(Messages(back), says("Took back {id}.", each="letters"))
 
 
-def _blocked(screen: Screen, data: Mapping[str, Any]) -> str:
-    return says("Blocked: {blocked}." if data["blocked"] else "Nobody is blocked.")(screen, data)
+_blocked = says("Blocked: {blocked}.", none="Nobody is blocked.")
 
 
 @command(

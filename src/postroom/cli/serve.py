@@ -1,4 +1,4 @@
-"""The commands of the server: serve, its systemd unit, tokens for its callers, and mcp, which a host starts."""
+"""The commands of the server: serve, tokens for its callers, and mcp, which a host starts."""
 
 from __future__ import annotations
 
@@ -7,37 +7,34 @@ import json
 import os
 import sys
 from functools import partial
-from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from .. import __version__, own_file
-from ..app import app, unit
+from .. import __version__
+from ..app import app
 from ..app.app import has_mcp, run, serve
-from ..app.options import FLAGS, OFF, inbox_store, options
-from ..environment import AUTH_TOKEN, environment, first_variable, how_to_install, variable, whole_path
-from ..errors import Refused
-from ..formats.plain import plain
+from ..app.options import FLAGS, inbox_store, options
+from ..environment import AUTH_TOKEN, first_variable, how_to_install, variable, whole_path
 from ..hosts.sessions import session_around_us
 from ..mcp.sdk import need_sdk
 from ..model.names import check_agent, check_scope
 from ..server.client import SocketClient
 from ..settings import chosen_settings
-from ..store.address import absolute
-from .answer import Answer, printable
-from .command import LIMIT, Option, command, command_of
+from .answer import printable
+from .command import LIMIT, Option, command
 from .context import is_own, note, program, typed_program, whole_address
-from .errors import CannotCreate, Usage, cannot_write
-from .output import facts, listing, one_line, record, says
+from .errors import Usage
+from .output import listing, record, says, secret
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from ..app.options import Options
     from ..server.visits import Visits
-    from .answer import Screen
+    from .answer import Answer, Screen
     from .context import Context
+    from .output import Column
 
 
 @command(
@@ -117,7 +114,7 @@ def run_serve(context: Context) -> Iterator[Answer]:
         if where["http"] is not None and sys.stdout.isatty():  # never into a file or the journal
             link = visits.link(visits.open(chosen.settings.human, is_proven=False)[0])
         view = partial(_open, chosen=chosen, link=link)
-        sys.stdout.write(Answer(context.name, where, view).text(context.screen))
+        sys.stdout.write(context.shown(where, view).text(context.screen))
         sys.stdout.flush()
 
     gc.set_threshold(2000, 10, 10)  # a server runs long enough to collect garbage
@@ -126,20 +123,23 @@ def run_serve(context: Context) -> Iterator[Answer]:
 
 
 def _open(screen: Screen, data: Mapping[str, Any], *, chosen: Options, link: str) -> str:
-    places = (("HTTP", "http"), ("MCP", "mcp"), ("MAP", "map"), ("Inbox files", "inboxes"))
-    pairs = [("Room", whole_address(data["room"])), ("Known as", data["system"])]
-    pairs += [("Socket", path) for path in data["sockets"]]
-    pairs += [(name, data.get(key) or "") for name, key in places]
-    if data.get("http"):
-        to_look = f"{link} (once, within a minute, to look; to answer: postroom dashboard)"
-        pairs.append(("Dashboard", to_look if link else "postroom dashboard opens it"))
-    if data.get("map_link"):
-        pairs.append(("Links to", f"{data['map_link']} (the log says when the link is up)"))
-    if chosen.host and data["http"] is None:
-        pairs.append(("HTTP", f"off; it needs the extra: {how_to_install('serve')}"))
-    return (
-        "The post room is open. Ctrl-C closes it.\n\n" + facts(screen, pairs) + _next(data, chosen) + _paste(data)
-    )
+    needs = f"off; it needs the extra: {how_to_install('serve')}" if chosen.host else ""
+    look = f"{link} (once, within a minute, to look; to answer: postroom dashboard)"
+    opened: dict[str, Column] = {
+        "Room": lambda _, data: whole_address(data["room"]),
+        "Known as": "system",
+        "Socket": "sockets",
+        "HTTP": lambda _, data: data["http"] or needs,
+        "MCP": "mcp",
+        "MAP": "map",
+        "Inbox files": "inboxes",
+        "Dashboard": lambda _, data: (look if link else "postroom dashboard opens it") if data["http"] else "",
+        "Links to": lambda _, data: (
+            f"{data['map_link']} (the log says when the link is up)" * bool(data["map_link"])
+        ),
+    }
+    text = "The post room is open. Ctrl-C closes it.\n\n"
+    return text + record(opened)(screen, data) + _next(data, chosen) + _paste(data)
 
 
 def _next(data: Mapping[str, Any], chosen: Options) -> str:
@@ -184,12 +184,6 @@ def _paste(data: Mapping[str, Any]) -> str:
 # -- tokens
 
 
-def _created(_screen: Screen, data: Mapping[str, Any]) -> str:
-    whose = data["about"]["agent"] or "an operator"
-    text = f"For {one_line(whose)}. It is not shown again; keep it where only its user can read it.\n"
-    return f"{data['token']}\n\n{text}"
-
-
 @command(
     "tokens create",
     Option(
@@ -202,8 +196,12 @@ def _created(_screen: Screen, data: Mapping[str, Any]) -> str:
     ),
     Option("--note", help="a note for people, such as the user of the token", metavar="TEXT"),
     verb="tokens.CreateToken",
-    shape=lambda _, made: {"token": made.text, "about": plain(made.token)},
-    view=_created,
+    shape=lambda _, made: {"token": made.text, "about": made.token},
+    view=secret(
+        "token",
+        "For {about.agent}.",
+        "It is not shown again; keep it where only its user can read it.",
+    ),
     about="Only a hash of it is kept. From now on the agent is sealed: over the socket, nobody acts for it without"
     " a token, and callers without a token act as the one agent they name and cannot manage the room. The"
     " library and these commands, which open the room itself, are not affected.",
@@ -247,8 +245,8 @@ command(
     "tokens revoke",
     Option("ID", name="id", help="as postroom tokens shows it", required=True),
     verb="tokens.RevokeToken",
-    shape=lambda _, gone: {"about": plain(gone)},
-    view=says("{about[id]} is revoked: it is good for nothing now."),
+    shape=lambda _, gone: {"about": gone},
+    view=says("{about.id} is revoked: it is good for nothing now."),
     about="Its agent stays sealed: over the socket, nobody acts for it without another token, until tokens unseal.",
     examples=(('postroom tokens revoke "$TOKEN_ID"', "it leaked"),),
     json="about",
@@ -264,173 +262,6 @@ command(
 )
 
 
-# -- the unit of systemd
-
-DRY = Option("--dry-run", help="only show what would be done", kind="flag")
-
-
-# Options that are made absolute: a unit runs in another folder.
-_PATHS = ("sockets", "certificate", "key", "inboxes", "peers")
-_OURS = ("POSTROOM_", "INBOX_")
-_NOT_FOR_SERVE = {"POSTROOM_STORE", "POSTROOM_AGENT", "POSTROOM_AUTH_TOKEN", "INBOX_AGENT_NAME"}
-_NOT_THERE = f"Set here and unknown to the unit; say it as an option, or by systemctl --user edit {unit.NAME}"
-_SERVE = command_of("serve").options
-
-
-@command(
-    "service install",
-    DRY,
-    *_SERVE,
-    about="Writes a unit for your own systemd, which starts postroom serve with the same options, and again when it"
-    " fails. The room is the one that you would use here, by its whole path. A file that Postroom did not write is left"
-    " as it is. Nothing is started: the commands that do are printed. systemd need not be there.",
-    examples=(
-        ("postroom service install --dry-run", "what the unit would say"),
-        ("postroom service install --http off", "for the room of this project, without HTTP"),
-    ),
-    json="path outcome unit served next",
-    looks=True,
-)
-def run_service_install(context: Context) -> Answer:
-    path, text = unit.path(), unit.text(_words(context))
-    before = own_file.held(path, unit.MARK)
-    outcome = own_file.outcome(before, text)
-    served = unit.room_of(before) if before else None
-    data = {"path": printable(path), "unit": text, "served": served, "left_out": _left_out()}
-    if "dry_run" in context.values:
-        would = "refuse" if before == "" else outcome
-        return Answer(context.name, {**data, "outcome": "shown", "next": []}, partial(_dry, would=would))
-    _check_ours(path, before)
-    try:
-        for folder in reversed(Path(path).parents):  # private: a user who may write there could replace the unit
-            folder.mkdir(mode=0o700, exist_ok=True)
-        own_file.write(path, before, text, 0o600)
-    except OSError as broken:
-        raise cannot_write(path, broken, "unit") from None
-    lines = [*(unit.AFTER_REPLACING if outcome == "replaced" else unit.AFTER_INSTALL), unit.STAY]
-    return Answer(context.name, {**data, "outcome": outcome, "next": lines}, _installed)
-
-
-@command(
-    "service uninstall",
-    DRY,
-    about="Only one that Postroom wrote. The room and its mail stay. Stop it first, by systemctl --user disable --now"
-    " postroom.service: while systemd says that it is active or enabled this is refused, for without the file systemd cannot"
-    " disable it.",
-    examples=(("postroom service uninstall", "after it was stopped"),),
-    json="path outcome next",
-    looks=True,
-)
-def run_service_uninstall(context: Context) -> Answer:
-    path, is_dry = unit.path(), "dry_run" in context.values
-    held = own_file.held(path, unit.MARK)
-    was_there = held is not None
-    if was_there and not is_dry:
-        _check_stopped()
-        _check_ours(path, held)
-        os.unlink(path)
-    outcome = "missing" if not was_there else "there" if is_dry else "removed"
-    before = [unit.BEFORE_UNINSTALL] if outcome == "there" else []
-    lines = [*before, *unit.AFTER_UNINSTALL] if was_there else []
-    return Answer(context.name, {"path": printable(path), "outcome": outcome, "next": lines}, _uninstalled)
-
-
-def _check_ours(path: str, held: str | None) -> None:
-    if held == "":
-        raise CannotCreate(
-            f"{path} exists and was not written by Postroom", field="unit", hint="move it away first"
-        )
-
-
-def _check_stopped() -> None:
-    """Refuse to remove a unit that runs: without its file systemd cannot disable it."""
-    state = unit.running()
-    if state is not None:
-        raise Refused(f"the unit is still {state}", field="unit", hint=f"first type: {unit.BEFORE_UNINSTALL}")
-
-
-_status = record(
-    {
-        "File": "path",
-        "It is": "file",
-        "Enabled": lambda _, data: data["enabled"] or "systemd does not tell",
-        "Active": lambda _, data: data["active"] or "systemd does not tell",
-    }
-)
-
-
-@command(
-    "service status",
-    examples=(("postroom service status", "ours? enabled? active?"),),
-    json="path file enabled active",
-    looks=True,
-)
-def run_service_status(context: Context) -> Answer:
-    held = own_file.held(unit.path(), unit.MARK)
-    file = "missing" if held is None else "ours" if held else "not ours"
-    data = {
-        "path": printable(unit.path()),
-        "file": file,
-        "enabled": unit.systemctl_says("is-enabled"),
-        "active": unit.systemctl_says("is-active"),
-    }
-    return Answer(context.name, data, _status)
-
-
-def _words(context: Context) -> list[str]:
-    """Return the options of `serve`, with absolute paths."""
-    room = absolute(chosen_settings(context.get("room"), {}).store)
-    words = ["--room", room]
-    for name, value in dict(context.get("set", ())).items():
-        words += ["--set", f"{name}={value}"]
-    for option in _SERVE:
-        values = context.get(option.name, ())
-        for value in values if option.many else [values] if values else []:
-            is_path = option.name in _PATHS and value != OFF
-            words += [option.names[-1], whole_path(value) if is_path else value]
-    return words
-
-
-def _left_out() -> list[str]:
-    """Return the variables that `serve` reads here and will not have in the unit."""
-    return sorted(name for name in environment() if name.startswith(_OURS) and name not in _NOT_FOR_SERVE)
-
-
-_WOULD = {
-    "written": "would be written",
-    "replaced": "would be replaced",
-    "unchanged": "is there already, just like this",
-    "refuse": "is there already and not ours; it would be left as it is",
-}
-
-
-def _dry(_screen: Screen, data: Mapping[str, Any], *, would: str) -> str:
-    """Show the unit below a comment, so that the output is a valid unit."""
-    return f"# {one_line(data['path'])} {_WOULD[would]}{_other(data)}\n{data['unit']}"
-
-
-def _other(data: Mapping[str, Any]) -> str:
-    """Return the room that the replaced unit served, where it is another one."""
-    served = data["served"]
-    return f" (it served {one_line(served)})" if served and served != unit.room_of(data["unit"]) else ""
-
-
-def _installed(_screen: Screen, data: Mapping[str, Any]) -> str:
-    text = f"{data['outcome'].capitalize()}{_other(data)}: {one_line(data['path'])}\n\n"
-    if data["left_out"]:
-        text += f"{_NOT_THERE}: {', '.join(map(one_line, data['left_out']))}\n\n"
-    return text + _typed("Now type", data["next"])
-
-
-def _uninstalled(_screen: Screen, data: Mapping[str, Any]) -> str:
-    text = f"{data['outcome'].capitalize()}: {one_line(data['path'])}\n"
-    return text + ("\n" + _typed("Now type", data["next"]) if data["next"] else "")
-
-
-def _typed(lead: str, lines: Sequence[str]) -> str:
-    return f"{lead}:\n" + "".join(f"  {line}\n" for line in lines)
-
-
 # -- the MCP server
 
 AGENT = ("POSTROOM_AGENT", "INBOX_AGENT_ID")
@@ -444,6 +275,7 @@ SCOPE = ("POSTROOM_SCOPE", "INBOX_SCOPE")
         help="ask the daemon behind this socket instead of opening the room; else POSTROOM_SOCKET, else INBOX_SOCKET_PATH",
         metavar="PATH",
         complete="files",
+        against=("room",),
     ),
     Option(
         "--scope",
@@ -470,7 +302,7 @@ def run_mcp(context: Context) -> Iterator[Answer]:
         check_scope(scope, "--scope")
     if context.get("config"):
         need_sdk()  # reported here: a host would only report a failed server
-        yield Answer(context.name, _config(context), _shown)
+        yield context.shown(_config(context), _shown)
         if "as" not in context.values:
             text = "where the host has no hooks of Postroom, the agent must be named: --as NAME, or POSTROOM_AGENT"
             note(context.call, text)
@@ -499,8 +331,6 @@ def _of_the_session() -> str | None:
 
 def _socket(context: Context) -> str:
     """Return the server's socket, where one is named. --room takes precedence over the variables."""
-    if "room" in context.values and "socket" in context.values:
-        raise Usage("a daemon's socket and a room: which of them?", field="--socket")
     if "room" in context.values:
         return ""
     theirs = "" if variable("POSTROOM_STORE") else variable("INBOX_SOCKET_PATH")

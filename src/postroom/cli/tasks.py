@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from ..core.tasks import FindTask
+from ..core.tasks import FindTask, FoundTask
 from ..core.threads import GetThread
 from ..environment import variable
 from ..errors import IllegalMove, LeaseLost
-from ..formats.plain import plain, plain_task
+from ..formats.plain import plain
 from ..model.codec import encode, to_plain
 from ..model.task import MOVES, TaskState, movers
-from .answer import Answer
 from .command import CONTENT, EXTRA, Option, command
 from .errors import Usage
 from .output import ago, due, hint, listing, record
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from ..model.agent import Card
     from ..model.message import Message
     from ..model.task import TaskStatus
-    from .answer import Screen
+    from .answer import Answer, Screen
     from .context import Context
     from .output import View
     from .views import Data
@@ -121,7 +120,13 @@ _STEPS = {
 
 @command(
     "tasks",
-    Option("--role", help="which side you are on", kind="word", choices=("any", "given", "received")),
+    Option(
+        "--role",
+        help="which side you are on",
+        kind="word",
+        choices=("any", "given", "received"),
+        against=("everyone",),
+    ),
     Option(
         "--state",
         name="states",
@@ -130,6 +135,7 @@ _STEPS = {
         metavar="STATE",
         choices=STATES,
         many=True,
+        against=("open",),
     ),
     Option("--open", help="only those that are not over", kind="flag"),
     verb="tasks.ListTasks",
@@ -146,11 +152,7 @@ _STEPS = {
 def run_tasks(context: Context) -> Answer:
     params: dict[str, Any] = {}
     if context.get("open"):
-        if context.get("states"):
-            raise Usage("is either --open or --state", field="--state")
         params["states"] = [str(state) for state, after in MOVES.items() if after]
-    if context.get("everyone") and context.get("role"):
-        raise Usage("is either --everyone or --role", field="--role")
     found = context.perform(**params)
     untitled = () if context.screen.json else [task for task in found if not task.standing.subject]
     texts = {task.standing.letter: _text(context, task.standing) for task in untitled}
@@ -322,7 +324,7 @@ def run_tasks_admit(context: Context) -> Answer:
     with _as_typed(context):
         task = box.task(box.held(id, token) if token else id)
         accepted = task.admit(judge, ack=context.get("ack", True))
-    return Answer(context.name, {"task": plain_task(task), "accepted": accepted}, moved)
+    return context.shown({"task": FoundTask(task.standing, task.session), "accepted": accepted}, moved)
 
 
 @contextmanager

@@ -75,8 +75,6 @@ def body_text(context: Context, *, optional: bool = False) -> str | None:
     nobody closes must not hold up a letter.
     """
     body: str | None = context.get("body")
-    if body is not None and context.get("edit"):
-        raise Usage("is either given or edited", field="--body")
     if body == STDIN:
         return read_source(context, STDIN, "body")
     if body is not None:

@@ -7,15 +7,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..constants import NO_DIGEST, NO_MAIL
 from ..core.presentation import OWN_NOTICE, data_line, file_line
 from ..core.presentation import markdown as fenced
-from ..model.codec import encode
 from ..model.names import PEOPLE, fold
-from .output import ago, body_lines, due, facts, hint, listing, moment, one_line, record, state_word, table
+from .output import (
+    ago,
+    body_lines,
+    due,
+    facts,
+    hint,
+    listing,
+    moment,
+    one_line,
+    page,
+    record,
+    says,
+    state_word,
+    table,
+)
 
 if TYPE_CHECKING:
     from .answer import Screen
@@ -81,19 +94,15 @@ def outbox(screen: Screen, data: Data) -> str:
 
 def letter(screen: Screen, data: Data) -> str:
     """Show a whole letter."""
-    if data["letter"] is None:
-        return "Nothing came.\n"
-    if not screen.tables:
-        return _fenced(screen, data)
-    id = data["letter"]["id"]
-    return _whole(screen, data["letter"]) + _next(screen, id, ("reply", "answers it"), ("ack", "is done with it"))
+    one = data["letter"]
+    shown = thread(screen, {**data, "letters": [one] if one else []}, "Nothing came.")
+    return shown + (_next(screen, one["id"], ("reply", "answers it"), ("ack", "is done with it")) if one else "")
 
 
 def read(screen: Screen, data: Data) -> str:
     """Show a whole letter, and where its files were saved."""
-    saved = [f"Saved {one_line(file['file'])} ({file['bytes']:,} bytes)." for file in data["saved"] or ()]
-    saved += ["It encloses no file."] if data["saved"] == [] else []
-    return letter(screen, data) + "".join(f"{line}\n" for line in saved)
+    saved = says("Saved {file} ({bytes} bytes).", each="saved")(screen, data) if data["saved"] else ""
+    return letter(screen, data) + (saved if data["saved"] != [] else "It encloses no file.\n")
 
 
 def _next(screen: Screen, id: str, *verbs: tuple[str, str]) -> str:
@@ -101,9 +110,9 @@ def _next(screen: Screen, id: str, *verbs: tuple[str, str]) -> str:
     return "".join(hint(screen, f"{verb} {id}", what) for verb, what in verbs)
 
 
-def thread(screen: Screen, data: Data) -> str:
+def thread(screen: Screen, data: Data, none: str = "No letters.") -> str:
     if not data["letters"]:
-        return "No letters.\n"
+        return f"{none}\n"
     if not screen.tables:
         return _fenced(screen, data)
     return "\n".join(_whole(screen, letter) for letter in data["letters"])
@@ -111,15 +120,16 @@ def thread(screen: Screen, data: Data) -> str:
 
 def work(screen: Screen, data: Data) -> str:
     """Show claimed letters, each with its token."""
-    if not data["letters"]:
-        return "Nothing came.\n"
-    entries = []
-    for letter, accepted in zip(data["letters"], data["accepted"], strict=True):
-        shown = _whole(screen, letter) if screen.tables else _fenced(screen, {"accepted": (accepted,)})
-        lease = [("Token", letter["token"]), ("Lease", f"{letter['lease_seconds']:g} s from now")]
-        entries.append(shown + facts(screen, lease))
-    ids, token = " ".join(letter["id"] for letter in data["letters"]), data["letters"][0]["token"]
-    return "\n".join(entries) + hint(screen, f"ack {ids} --token {token}")
+    entries = [
+        thread(screen, {"letters": [letter], "accepted": (accepted,)}) + _lease(screen, letter)
+        for letter, accepted in zip(data["letters"], data["accepted"], strict=True)
+    ]
+    ids, tokens = ([letter[name] for letter in data["letters"]] for name in ("id", "token"))
+    settle = hint(screen, f"ack {' '.join(ids)} --token {tokens[0]}") if ids else "Nothing came.\n"
+    return "\n".join(entries) + settle
+
+
+_lease = record({"Token": "token", "Lease": lambda _, letter: f"{letter['lease_seconds']:g} s from now"})
 
 
 def dead(screen: Screen, data: Data) -> str:
@@ -149,13 +159,14 @@ _dead = listing(
 )
 
 
+_tries = listing("history", {"WHEN": "at", "HOLDER": "holder", "REASON": "reason"})
+
+
 def dead_letter(screen: Screen, data: Data) -> str:
-    letter = data["letter"]
-    tries = [(ago(t["at"], screen.now), t["holder"], t["reason"]) for t in letter["delivery"]["history"]]
-    history = "\n" + table(screen, ("WHEN", "HOLDER", "REASON"), tries) if tries else ""
-    shown = _whole(screen, letter) if screen.tables else _fenced(screen, data)
-    why = facts(screen, [("Reason", letter["delivery"]["reason"] or "")])
-    return shown + why + history + hint(screen, f"dead revive {letter['id']}", "gives it another chance")
+    letter, at = data["letter"], data["letter"]["delivery"]
+    shown = thread(screen, {**data, "letters": [letter]}) + facts(screen, [("Reason", at["reason"] or "")])
+    history = f"\n{_tries(screen, at)}" if at["history"] else ""
+    return shown + history + hint(screen, f"dead revive {letter['id']}", "gives it another chance")
 
 
 def _whole(screen: Screen, letter: Data) -> str:
@@ -206,31 +217,35 @@ def _people(screen: Screen) -> set[str]:
 # -- sending and settling
 
 
+_receipt = says(
+    "Sent {id} to {to}.",
+    "It arrives {at}.",
+    "No agent named {unknown} has been seen here yet. The letter will wait.",
+    "Chosen: {routed}.",
+    "Unproven: {unproven}.",
+)
+
+
 def receipt(screen: Screen, data: Data) -> str:
     """Show that a letter was sent, and when it arrives if that is later. The person always counts as known."""
-    letter = data["letter"]
-    to = ", ".join(r["address"] for r in letter["recipients"])
+    letter, at = data["letter"], screen.values.get("at")
     if data["repeated"]:
         return f"Sent before as {data['id']}; nothing was sent.\n"
-    at = screen.values.get("at")
     due = screen.now + timedelta(seconds=at) if isinstance(at, float) else at
-    later = f"; arrives {ago(due, screen.now)}" if due is not None and due > screen.now else ""
-    new = [name for name in data["unknown"] if fold(name) != fold(screen.human)]
-    lines = [f"Sent {data['id']} to {one_line(to)}{later}."]
-    lines += [f"No agent named {' or '.join(new)} has been seen here yet. The letter will wait."] if new else []
-    lines += [f"Chosen: {', '.join(data['routed'])}."] if data["routed"] else []
-    lines += (
-        ["Unproven: no key signed it."]
-        if not letter["proof"] and fold(letter["sender"]) in _people(screen)
-        else []
-    )
-    lines += [_why_it_waits(screen, one) for one in data["carried"] if one["reason"]]
-    return "".join(f"{line}\n" for line in lines)
+    is_unproven = not letter["proof"] and fold(letter["sender"]) in _people(screen)
+    shown = {
+        "to": [r["address"] for r in letter["recipients"]],
+        "at": due if due is not None and due > screen.now else None,
+        "unknown": " or ".join(name for name in data["unknown"] if fold(name) != fold(screen.human)),
+        "unproven": "no key signed it" if is_unproven else "",
+    }
+    waits = "".join(_why_it_waits(screen, one) for one in data["carried"])
+    return _receipt(screen, {**data, **shown}) + waits
 
 
 def _why_it_waits(screen: Screen, carried: Data) -> str:
     since = f" (since {ago(carried['since'], screen.now)})" if carried["since"] else ""
-    return f"It waits: {one_line(carried['reason'])}{since}."
+    return f"It waits: {one_line(carried['reason'])}{since}.\n" if carried["reason"] else ""
 
 
 def sent(screen: Screen, data: Data) -> str:
@@ -243,15 +258,15 @@ def receipts(screen: Screen, data: Data) -> str:
     return "".join(receipt(screen, one) for one in data["receipts"])
 
 
+_moved = listing("letters", {"ID": "id", "STATE": "state", "TRIES": "attempts", "REASON": "reason"}, paint=_STATES)
+
+
 def moved(screen: Screen, data: Data) -> str:
-    rows = [(screen.short(m["id"]), m["state"], str(m["attempts"]), m["reason"] or "") for m in data["letters"]]
-    sent = "".join(f"Sent {one['id']}.\n" for one in data.get("receipts", ()))
-    again = "".join(
-        f"{one_line(m['id'])}: next try {ago(m['due_at'], screen.now)}.\n"
-        for m in data["letters"]
-        if m["state"] == "unread" and m["due_at"] and datetime.fromisoformat(m["due_at"]) > screen.now
+    later = [m for m in data["letters"] if m["state"] == "unread" and m["due_at"] and m["due_at"] > screen.now]
+    sent = says("Sent {id}.", each="receipts")(screen, data) if data.get("receipts") else ""
+    return (
+        _moved(screen, data) + says("{id}: next try {due_at}.", each="letters")(screen, {"letters": later}) + sent
     )
-    return table(screen, ("ID", "STATE", "TRIES", "REASON"), rows, _STATES) + again + sent
 
 
 def worked(screen: Screen, data: Data) -> str:
@@ -355,8 +370,7 @@ _changes = listing(
 )
 
 
-def changes(screen: Screen, data: Data) -> str:
-    return f"{_changes(screen, data)}Cursor: {data['cursor'] or 'none, there is no room yet'}\n"
+changes = page(_changes, says("Cursor: {cursor}", none="Cursor: none, there is no room yet"), apart="")
 
 
 def room(screen: Screen, data: Data) -> str:
@@ -375,30 +389,3 @@ def numbers(_screen: Screen, data: Data) -> str:
         f"{name.replace('_', ' ')} {value:,}" for name, value in data.items() if isinstance(value, int) and value
     ]
     return f"{', '.join(parts) or 'Nothing to do'}.\n".capitalize()
-
-
-def made(screen: Screen, data: Data) -> str:
-    what = "Made" if data["made"] else "There already is"
-    return f"{what} {one_line(data['path'])}\n" + hint(screen, "send NAME --as ME --body TEXT")
-
-
-# -- anything else
-
-
-def anything(screen: Screen, data: Data) -> str:
-    """Show an answer for which there is no view: its values, and a table for each list of objects."""
-    lists = {name: value for name, value in data.items() if isinstance(value, (list, tuple))}
-    single = [(name, _text(value)) for name, value in data.items() if name not in lists and name != "accepted"]
-    shown = facts(screen, single)
-    for name, found in lists.items():
-        if not found or not isinstance(found[0], Mapping):
-            shown += facts(screen, [(name, ", ".join(map(_text, found)))])
-            continue
-        titles = [title for title, value in found[0].items() if not isinstance(value, (list, Mapping))]
-        rows = [[_text(one.get(title)) for title in titles] for one in found]
-        shown += table(screen, [title.upper() for title in titles], rows)
-    return shown or "Nothing.\n"
-
-
-def _text(value: Any) -> str:
-    return "" if value is None else value if isinstance(value, str) else encode(value).decode()

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any
 from ..core.inbox import Filtered
 from ..environment import environment, variable
 from ..errors import LeaseLost, UnknownAgent, UnknownMessage
-from ..formats.plain import after_move, plain, plain_letter
+from ..formats.plain import after_move, plain_letter
 from ..model.codec import encode
 from ..model.delivery import State
 from . import views
-from .answer import Answer
 from .command import Option, command
 from .context import note
 from .errors import NOTHING, Usage
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..letter import Work
+    from .answer import Answer
     from .context import Context
 
 
@@ -74,7 +74,7 @@ def run_work(context: Context) -> Iterator[Answer]:
     context.try_out(lambda box: box.claim(lease=lease, **_wanted(context)))
     claimed = _next(context, lease, timeout)
     if claimed is None:
-        yield Answer(context.name, {"letter": None, "exit": None, "receipts": []}, views.worked, code=NOTHING)
+        yield context.shown({"letter": None, "exit": None, "receipts": []}, views.worked, code=NOTHING)
     while claimed is not None:
         yield _work_on(context, claimed, lease)
         if not context.get("loop"):
@@ -111,8 +111,8 @@ def _work_on(context: Context, claimed: Work, lease: float) -> Answer:
         if not claimed.is_settled and not isinstance(error, LeaseLost):
             claimed.release()
         raise
-    data = {"letter": plain(after_move(claimed)), "exit": code, "receipts": [plain(receipt) for receipt in sent]}
-    return Answer(context.name, data, views.worked)
+    data = {"letter": after_move(claimed), "exit": code, "receipts": sent}
+    return context.shown(data, views.worked)
 
 
 def _run(context: Context, claimed: Work, lease: float) -> tuple[int, bytes]:
@@ -214,6 +214,7 @@ def run_claim(context: Context) -> Answer:
         "--reply",
         help="answer it in the same commit; - reads the text from standard input",
         metavar="TEXT",
+        against=("drafts",),
     ),
     Option(
         "--drafts",
@@ -278,8 +279,6 @@ def run_settle(context: Context) -> Answer:
     token = context.get("token") or variable("POSTROOM_TOKEN")
     params: dict[str, Any] = {"token": token or None}
     answers = sorted(context.values.keys() & {"reply", "drafts"})
-    if len(answers) > 1:
-        raise Usage("is either a reply or drafts", field="--reply")
     if answers and len(context.get("ids")) != 1:
         raise Usage("is sent with the ack of one letter", field=f"--{answers[0]}")
     if not token and (answers or context.name not in {"ack", "reject"}):

@@ -60,7 +60,7 @@ class Forwarding(Struct):
     """Where a letter went on to, and since when."""
 
     where: str
-    since: str
+    since: datetime
 
 
 class ClaimedLetter(Struct):
@@ -83,21 +83,21 @@ class AfterMove(Struct):
     state: str
     attempts: int
     reason: str | None
-    due_at: str | None
+    due_at: datetime | None
 
 
-def plain(value: Any) -> Any:
-    """Return any value that a verb returns as JSON."""
+def plain(value: Any, *, times: bool = False) -> Any:
+    """Return any value that a verb returns as JSON; with `times`, its times are still times."""
     form = form_of(type(value))
     if form is not None:
-        return _formed(value, form)
+        return _formed(value, form, times)
     if isinstance(value, (list, tuple)):
-        return [plain(one) for one in value]
+        return [plain(one, times=times) for one in value]
     if isinstance(value, Cursor):
         return str(value)
     if isinstance(value, Struct) and not isinstance(value, Change):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
-    return value if value is UNSET else to_plain(value)
+        return {name: plain(getattr(value, name), times=times) for name in value.__struct_fields__}
+    return value if value is UNSET else to_plain(value, times=times)
 
 
 def form_of(kind: type) -> Form | None:
@@ -116,25 +116,25 @@ def _makers(kind: type) -> list[tuple[str, Callable[[Any], Any]]]:
     return [(name, form.made.get(name) or attrgetter(name)) for name in form.types] if form else []
 
 
-def _formed(value: Any, form: Form) -> dict[str, Any]:
+def _formed(value: Any, form: Form, times: bool) -> dict[str, Any]:
     made = {}
     for name, make in _makers(type(value)):  # type: ignore[arg-type] # a type is hashable
         one = make(value)
         if one is not UNSET:
-            made[name] = one if type(one) in _PLAIN else plain(one)
+            made[name] = one if type(one) in _PLAIN else plain(one, times=times)
     if form.alone:
         return made
-    own: dict[str, Any] = asdict(value) if form.source is None else plain(form.source(value))
+    own: dict[str, Any] = asdict(value) if form.source is None else plain(form.source(value), times=times)
     for name in hidden(type(value), form):
         del own[name]
     if form.source is None:
-        own = to_plain(own | dict.fromkeys(made))
+        own = to_plain(own | dict.fromkeys(made), times=times)
     return own | made
 
 
-def plain_result(declaration: Declaration, result: Any) -> Any:
-    """Return the result of a verb as JSON."""
-    shown = plain(result)
+def plain_result(declaration: Declaration, result: Any, *, times: bool = False) -> Any:
+    """Return the result of a verb as JSON; with `times`, its times are still times."""
+    shown = plain(result, times=times)
     return shown if declaration.under is None else {declaration.under: shown}
 
 
@@ -197,7 +197,7 @@ def plain_task(task: Task) -> dict[str, Any]:
 def after_move(moved: Letter | Found) -> AfterMove:
     """Return the state of a letter after it was settled."""
     one = moved.delivery
-    return AfterMove(one.message_id, str(one.state), one.attempts, one.reason, to_plain(one.due_at))
+    return AfterMove(one.message_id, str(one.state), one.attempts, one.reason, one.due_at)
 
 
 def shown_letter(found: Found) -> Message:
@@ -216,7 +216,7 @@ def _unread(value: Any) -> dict[str, int]:
 def _forwarded(at: Delivery | Stop) -> Forwarding | None:
     """Return where a letter went on to, and since when; None if it ends here."""
     where = forwarded_to(at)
-    return None if where is None else Forwarding(where, to_plain(at.acked_at))
+    return None if where is None or at.acked_at is None else Forwarding(where, at.acked_at)
 
 
 def _elsewhere(found: Agents) -> list[dict[str, Any]] | UnsetType:

@@ -97,9 +97,9 @@ def note_in(message: Message, key: str, wanted: type[T]) -> T | None:
         return None
 
 
-def to_plain(value: Any) -> Any:
-    """Return a value of the model as plain JSON types."""
-    return msgspec.to_builtins(value, enc_hook=_to_builtin)
+def to_plain(value: Any, *, times: bool = False) -> Any:
+    """Return a value of the model as plain JSON types. With `times`, times in it are still times."""
+    return msgspec.to_builtins(value, builtin_types=(datetime,) if times else (), enc_hook=_to_builtin)
 
 
 def with_defaults(message: Message) -> Message:

@@ -152,7 +152,7 @@ def lines_of(
 
 def _plain(letter: Message) -> dict[str, Any]:
     """Return a letter as a person reads it: of the data that an escalation encloses, only the reason."""
-    shown: dict[str, Any] = plain(replace(letter, parts=tuple(map(_in_words, letter.parts))))
+    shown: dict[str, Any] = plain(replace(letter, parts=tuple(map(_in_words, letter.parts))), times=True)
     return shown
 
 
@@ -196,12 +196,12 @@ def do(box: Mailbox, effect: Do) -> str:
 def sent(box: Mailbox) -> list[Entry]:
     """Return the letters that were sent, as entries with what became of them, the newest first."""
     return [
-        plain(letter)
+        plain(letter, times=True)
         | {
             "what": "sent",
             "state": _step(letter) or _outcome(box.trace(letter.id).stops),
             "letter": letter.id,
-            "since": letter.created_at.isoformat(),
+            "since": letter.created_at,
             "from": ", ".join(recipient.address for recipient in letter.recipients),
             "due_at": None,
             "read": None,
@@ -318,7 +318,11 @@ class InboxSession:
         began, moment = time.monotonic(), core.now()
         try:
             waits = not self._state.shows_sent
-            found = [plain(entry) for entry in self._box.waiting(opened=True)] if waits else sent(self._box)
+            found = (
+                [plain(entry, times=True) for entry in self._box.waiting(opened=True)]
+                if waits
+                else sent(self._box)
+            )
             pause = min(seconds_to_sleep(core, [self._box.name], moment), LOOK)
         except PostroomError as failed:
             self._state, pause = replace(self._state, notice=_words(failed)), LOOK
