@@ -30,11 +30,13 @@ if TYPE_CHECKING:
 # -- keys
 
 _PASTE, _PASTED = "\033[200~", "\033[201~"  # around text that is pasted
-_SEQUENCE = re.compile(r"\033(?:\[[0-9;<=>?]*[ -/]*[@-~]|O[ -~])")
-_HALF = re.compile(r"\033(?:\[[0-9;<=>?]*[ -/]*|O)?")
+# A sequence of keys, the beginning of one, or one character.
+_NEXT = re.compile(
+    r"\033(?:\[[0-9;<=>?]*[ -/]*[@-~]|O[ -~])|(?P<half>\033(?:\[[0-9;<=>?]*[ -/]*|O)?\Z)|.", re.DOTALL
+)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NAMED = {
-    "\n": "enter", "\r": "enter", "\x7f": "backspace", "\x08": "backspace", "\x01": "home", "\x05": "ctrl-e",
+    "\033": "esc", "\n": "enter", "\r": "enter", "\x7f": "backspace", "\x08": "backspace", "\x01": "home", "\x05": "ctrl-e",
     "\x0e": "down", "\x10": "up", "\x15": "ctrl-u", "\x17": "ctrl-w",
     "\033[A": "up", "\033[B": "down", "\033[C": "right", "\033[D": "left", "\033[H": "home", "\033[F": "end",
     "\033OA": "up", "\033OB": "down", "\033OC": "right", "\033OD": "left", "\033OH": "home", "\033OF": "end",
@@ -67,8 +69,25 @@ class Keyboard:
         """Return the keys that are complete with these bytes."""
         self._left += self._letters.decode(received)
         keys: list[Key] = []
-        while self._left and (key := self._next()) is not None:
-            keys += key
+        while self._left:
+            if self._pasted is not None:
+                text, end, rest = self._left.partition(_PASTED)
+                if not end:
+                    keep = len(_PASTED) - 1  # half of the end may be there
+                    self._pasted, self._left = self._pasted + self._left[:-keep], self._left[-keep:]
+                    break
+                whole = (self._pasted + text).replace("\r\n", "\n").replace("\r", "\n")
+                keys.append(Key("paste", _CONTROL.sub("", whole)))
+                self._pasted, self._left = None, rest
+                continue
+            found = _NEXT.match(self._left)
+            if found is None or found.lastgroup == "half":
+                break
+            self._left = self._left[found.end() :]
+            if found[0] == _PASTE:
+                self._pasted = ""
+            else:
+                keys.append(self._key(found[0]))
         return keys
 
     def flush(self) -> list[Key]:
@@ -76,41 +95,13 @@ class Keyboard:
         left, self._left = self._left, ""
         return [Key("esc"), *(Key(letter, letter) for letter in left[1:])]
 
-    def _next(self) -> list[Key] | None:
-        """Return the keys at the beginning of what is left; None while only half of one is there."""
-        if self._pasted is not None:
-            return self._paste()
-        if self._left[0] != "\033":
-            return [self._take(1)]
-        whole = _SEQUENCE.match(self._left)
-        if whole is not None and whole[0] == _PASTE:
-            self._left, self._pasted = self._left[len(_PASTE) :], ""
-            return []
-        if whole is not None:
-            return [self._take(len(whole[0]))]
-        if _HALF.fullmatch(self._left):
-            return None
-        self._left = self._left[1:]
-        return [Key("esc")]
-
-    def _paste(self) -> list[Key] | None:
-        text, end, rest = (self._pasted or "", *self._left.partition(_PASTED)[1:])
-        if not end:
-            keep = len(_PASTED) - 1  # half of the end may be there
-            self._pasted, self._left = text + self._left[:-keep], self._left[-keep:]
-            return None
-        text += self._left[: -len(end + rest)]
-        self._pasted, self._left = None, rest
-        return [Key("paste", _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))]
-
-    def _take(self, length: int) -> Key:
-        taken, self._left = self._left[:length], self._left[length:]
+    def _key(self, taken: str) -> Key:
         name = _NAMED.get(taken, "")
         if name == "enter" and self._left[:1].isprintable() and self._left:
             return Key("newline", "\n")  # too fast to be typed: pasted at a terminal without bracketed paste
         if name:
             return Key(name)
-        return Key(taken, taken) if length == 1 and taken.isprintable() else Key("unknown")
+        return Key(taken, taken) if len(taken) == 1 and taken.isprintable() else Key("unknown")
 
 
 # -- the state as lines on a screen, never more or longer than fit
