@@ -16,7 +16,7 @@ from ..core.people import ListPeople
 from ..core.verb import parameters
 from ..errors import Busy, NotAllowed
 from ..formats.errors import result_of
-from ..formats.plain import read_result, read_value
+from ..formats.plain import json_type, read_result, read_value
 from ..hosts.quick import exchange
 from ..model.codec import convert, encode, to_plain
 from ..model.names import PEOPLE, fold
@@ -68,8 +68,6 @@ class Daemon:
 
 def with_times(declaration: Declaration, shown: dict[str, Any]) -> dict[str, Any]:
     """Return a result in JSON with its times as times, for a view."""
-    from ..formats.shapes import json_type  # noqa: PLC0415 - only for people
-
     value = shown if declaration.under is None else shown[declaration.under]
     read = to_plain(convert(value, json_type(declaration.result)), times=True)
     return read if declaration.under is None else {declaration.under: read}
