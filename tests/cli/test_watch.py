@@ -67,7 +67,7 @@ def test_rings_are_json_lines_for_a_program(began: Shell) -> None:
         "command": "watch",
         "mailbox": "bob",
         "unread": 1,
-        "letters": [{"id": "m-1", "from": "ann", "subject": "Hello", "priority": "urgent"}],
+        "letters": [{"id": "m-1", "from": "ann", "subject": "Hello", "priority": "urgent", "unproven": False}],
         "failed": None,
     }
 
@@ -110,7 +110,9 @@ def test_a_program_hears_of_mail_on_its_input_and_never_in_its_arguments(began: 
         {
             "mailbox": "bob",
             "unread": 1,
-            "letters": [{"id": "m-1", "from": "ann", "subject": "$(touch hacked)", "priority": "normal"}],
+            "letters": [
+                {"id": "m-1", "from": "ann", "subject": "$(touch hacked)", "priority": "normal", "unproven": False}
+            ],
         }
     ]
     assert not (began.home / "hacked").exists()
