@@ -293,8 +293,9 @@ class Context:
             except NotThere:
                 pass
             else:
-                shown = data if self.screen.json else with_times(request.declaration(), data)
-                return self._answer(shown, messages_in(data), view)
+                if self.screen.json:
+                    return self._answer(data, (), view)
+                return self._answer(with_times(request.declaration(), data), messages_in(data), view)
         return self.answer_with(self.perform(**params), view)
 
     def answer_with(self, result: Any, view: View = None, **more: Any) -> Answer:

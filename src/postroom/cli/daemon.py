@@ -7,7 +7,8 @@ What it cannot or may not do, the command does itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
@@ -18,7 +19,7 @@ from ..errors import Busy, NotAllowed
 from ..formats.errors import result_of
 from ..formats.plain import json_type, read_result, read_value
 from ..hosts.quick import exchange
-from ..model.codec import convert, encode, to_plain
+from ..model.codec import encode
 from ..model.names import PEOPLE, fold
 from ..model.query import Found
 
@@ -68,9 +69,26 @@ class Daemon:
 
 def with_times(declaration: Declaration, shown: dict[str, Any]) -> dict[str, Any]:
     """Return a result in JSON with its times as times, for a view."""
-    value = shown if declaration.under is None else shown[declaration.under]
-    read = to_plain(convert(value, json_type(declaration.result)), times=True)
-    return read if declaration.under is None else {declaration.under: read}
+    kind = json_type(declaration.result)
+    under = declaration.under
+    found: dict[str, Any] = _timed(shown, kind) if under is None else {under: _timed(shown[under], kind)}
+    return found
+
+
+def _timed(value: Any, wanted: Any) -> Any:
+    """Return a value of JSON with its times as times, by the type that it has there."""
+    parts = get_args(wanted)
+    if isinstance(value, str) and datetime in (wanted, *parts):
+        return datetime.fromisoformat(value)
+    if isinstance(value, list) and parts:
+        return [_timed(one, parts[0]) for one in value]
+    kind = next(
+        (one for one in (wanted, *parts) if isinstance(one, type) and issubclass(one, msgspec.Struct)), None
+    )
+    if kind is None or not isinstance(value, dict):
+        return value
+    types = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    return {name: _timed(one, types.get(name)) for name, one in value.items()}
 
 
 def messages_in(shown: dict[str, Any]) -> tuple[Message, ...]:
