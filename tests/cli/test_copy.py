@@ -23,7 +23,7 @@ def busy(shell: Shell) -> Shell:
 def test_a_room_goes_into_folders_and_comes_back(busy: Shell) -> None:
     first = busy.json("copy", "room.db", FILES)
     assert (first["letters"], first["refused"]) == (3, [])
-    assert busy.run("copy", "room.db", FILES).out == "Nothing is new.\n"
+    assert busy.run("copy", "room.db", FILES).out == "Nothing to do.\n"
     busy.json("ack", "m-1", "--as", "bob", "--room", FILES)
     assert busy.json("copy", FILES, "other.db")["letters"] == 3
     for room in ("other.db", FILES):
