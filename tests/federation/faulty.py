@@ -295,7 +295,6 @@ def credulous() -> None:
     """Believes what a peer says of itself and of others."""
     put(trust, "check_incoming", lambda *_: None)
     put(trust, "speaks_for", lambda *_: True)
-    put(peer_calls, "check_way", lambda *_: None)
     put(trust, "check_relaying", lambda *_: None)
     put(arrivals, "_check_way", lambda *_: None)
     real = federation._read_letter

@@ -336,10 +336,9 @@ def _check_way(core: Core, peer: Peer, arrival: Envelope) -> None:
     if core_peers.is_ours(core, arrival.source):
         raise LoopDetected("the letter was written here", field="from")
     # Hops and path are checked on every way in: a ring of rooms must not pass a letter around (G11).
-    if any(core_peers.is_ours(core, system) for system in arrival.path):
-        raise LoopDetected(f"the letter was here before ({' → '.join(arrival.path)})", field="path")
-    if max(arrival.hops, len(arrival.path) - 1) >= core.limits.federation_hops:
-        raise HopsSpent(f"the letter went through {arrival.hops} systems", field="hopCount")
+    here = next((system for system in arrival.path if core_peers.is_ours(core, system)), "")
+    hops = max(arrival.hops, len(arrival.path) - 1)
+    trust.check_way(here, arrival.path, hops, arrival.most_hops, core.limits)
 
 
 def _localized(core: Core, arrival: Envelope, now: datetime) -> Message:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from ..errors import StaleRevision, UnknownMessage
 from ..model.codec import blake2b
 from ..model.delivery import Delivery, State, open_delivery
-from ..model.message import BOUNCE, FEDERATION_NOTE, Message, Recipient, data, same_name, text
+from ..model.message import BOUNCE, Message, Recipient, data, origin_route, same_name, text
 from ..model.names import AT, POSTMASTER, system_of
 from ..model.query import Found, Query
+from ..model.values import text_in
 from ..policy import retry
 from ..store.protocol import Move, Post, first_sent, spelt
 from .compose import LONGEST_SUBJECT
@@ -223,8 +224,5 @@ def bounce_remote(core: Core, message: Message, to: str, reason: str) -> None:
 
 
 def _is_forged(message: Message) -> bool:
-    if AT not in message.sender:
-        return False
-    came = message.extra.get(FEDERATION_NOTE)
-    source = came.get("source") if isinstance(came, dict) else None
-    return not isinstance(source, str) or not same_name(source, system_of(message.sender))
+    source = text_in(origin_route(message), "source")
+    return AT in message.sender and (source is None or not same_name(source, system_of(message.sender)))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +22,7 @@ from ..errors import Invalid, Missing, PostroomError
 from ..model import delivery as model_delivery
 from ..model.codec import convert
 from ..model.delivery import GIVEN, Attempt, State
-from ..model.message import FEDERATION_NOTE, Recipient, is_any, same_name
+from ..model.message import Recipient, is_any, origin_route, same_name
 from ..model.names import (
     ANYWHERE,
     AT,
@@ -39,7 +39,7 @@ from ..model.names import (
 from ..model.peer import Carried, Route
 from ..model.query import Query
 from ..model.record import EVERYONE, LINK, ROUTE, SERVED
-from ..model.values import passes
+from ..model.values import passes, time_in
 from ..policy import retry, trust
 from ..policy.retry import is_too_old, latest_try
 from ..store.protocol import Move, is_known, outgoing, spelling_of, waiting_letters
@@ -152,22 +152,13 @@ def waits_since(found: Found) -> datetime:
 
     A relayed letter waits since it arrived here: the time it was written is from another system's clock.
     """
-    return found.delivery.delivered_at or _came_at(found.message) or found.message.created_at
+    came_at = time_in(origin_route(found.message), "at")
+    return found.delivery.delivered_at or came_at or found.message.created_at
 
 
 def _waited_for(delivery: Delivery) -> str:
     system = delivery.given_to or system_of(delivery.mailbox)
     return "any system that has it" if system == ANYWHERE else system
-
-
-def _came_at(letter: Message) -> datetime | None:
-    """Return when a relayed letter arrived here; None if it was written here or its note is not ours."""
-    came: Any = letter.extra.get(FEDERATION_NOTE) if AT in letter.sender else None
-    try:
-        at = None if came is None else datetime.fromisoformat(came["at"])
-    except (LookupError, TypeError, ValueError):
-        return None
-    return at if at is not None and at.tzinfo is not None else None
 
 
 def _next_at(core: Core, mailbox: str, now: datetime, limit: int, takes: Callable[[Found], bool]) -> list[Found]:

@@ -33,7 +33,7 @@ from ..model.thread import (
 from ..model.values import check_count, check_label
 from .agents import agent_of
 from .conversations import PAGE, ConversationVerb, missing_turn, reader_of, view_of
-from .core import find_record
+from .core import find_letter, find_record
 from .inbox import Messages, check_spelling
 from .names import name_resolver, names_of, seen_by
 from .verb import MailboxVerb, verb
@@ -87,12 +87,10 @@ class GetReplyChain(MailboxVerb, kw_only=True):
     id: Annotated[str, "the letter's id"]
 
     def run(self, core: Core, _principal: Principal) -> Messages:
-        letter = core.store.get((check_id(self.id, "id"),)).get(self.id)
-        if letter is None:
-            raise UnknownMessage(f"no letter {self.id!r}", field="id")
-        query = LetterQuery(thread=letter.message.thread, party=self.mailbox)
-        seen = {m.id: m for m in _visible(core, self.mailbox, query)}
-        # The same error as for a letter that does not exist (G8).
+        letter = find_letter(core, check_id(self.id, "id"))
+        query = LetterQuery(thread=letter.thread if letter else self.id, party=self.mailbox)
+        seen = {m.id: m for m in _visible(core, self.mailbox, query)} if letter else {}
+        # The same error for a letter that does not exist and for one of others (G8).
         if self.id not in seen:
             raise UnknownMessage(f"no letter {self.id!r}", field="id")
         chain = []

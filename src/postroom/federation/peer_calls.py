@@ -26,7 +26,6 @@ from ..formats.federation import NOT_TRUSTED, federation_error, read_route, rout
 from ..formats.map import ANNOUNCE, CONNECT, FIND, GATEWAY, MEET, PART, ROUTE, SOFTWARE, VERSION
 from ..model.message import same_name
 from ..model.names import fold
-from ..policy.trust import check_way
 from ..server.protocol import largest_frame
 from ..server.requests import Schedule
 from . import exposure as federation_exposure
@@ -201,7 +200,6 @@ class PeerHandler:
         return self._accept_envelope(peer, envelope, params.get("after"))
 
     def _accept_envelope(self, peer: Peer, envelope: Envelope, after: Any) -> dict[str, Any]:
-        check_way(self._here, envelope.path, envelope.hops, envelope.most_hops, self.core.limits)
         behind = self._held_back(envelope, after)
         targets = tuple(target for target in envelope.targets if target.agent not in behind)
         verdicts = self._accept(peer, replace(envelope, targets=targets)) if targets else []

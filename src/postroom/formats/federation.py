@@ -49,6 +49,7 @@ from ..model.message import (
     content_of,
     is_any,
     is_broadcast,
+    origin_route,
     payload_to_parts,
     same_name,
 )
@@ -133,12 +134,6 @@ def _leaving(letter: Message) -> Proof | None:
     if proof is None or proof.over != "letter" or proof.recipients:
         return proof if proof is not None and proof.over == "letter" else None
     return replace(proof, recipients=tuple(one for one in letter.recipients if one.kind != "bcc"))
-
-
-def origin_route(letter: Message) -> dict[str, Any]:
-    """Return the route by which a letter came: source, id, path and hops. Empty, if it was written here."""
-    origin = letter.extra.get(FEDERATION_NOTE) if AT in letter.sender else None
-    return origin if isinstance(origin, dict) else {}
 
 
 def _resolve_recipients(recipients: Sequence[Recipient], targets: Iterable[Address]) -> list[Recipient]:

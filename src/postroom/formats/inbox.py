@@ -26,7 +26,7 @@ from ..model.message import (
 )
 from ..model.names import POSTMASTER
 from ..model.thread import conversation_of
-from ..model.values import check_object
+from ..model.values import check_object, time_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -281,17 +281,7 @@ def read_entry(entry: Mapping[str, Any]) -> InboxLine:
     """Return the letter in an entry, each field of which may be of any type."""
     texts = {ours: str(entry.get(theirs) or "") for theirs, ours in _ENTRY.items()}
     content = entry.get("content", entry.get("payload"))
-    return InboxLine(
-        sender=str(entry.get("from")), sent_at=_time_in(entry.get("timestamp")), content=content, **texts
-    )
-
-
-def _time_in(value: Any) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        return None
-    return None if found.tzinfo is None else found
+    return InboxLine(sender=str(entry.get("from")), sent_at=time_in(entry, "timestamp"), content=content, **texts)
 
 
 def line_of(message: Message, mailbox: str) -> bytes:

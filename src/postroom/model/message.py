@@ -17,8 +17,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..errors import Invalid
-from .names import ANY, BROADCAST, PEOPLE, POSTMASTER, fold
-from .values import Brief, check_json, check_text
+from .names import ANY, AT, BROADCAST, PEOPLE, POSTMASTER, fold
+from .values import Brief, check_json, check_text, object_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -263,6 +263,11 @@ class Message(Brief, frozen=True, gc=False, kw_only=True, omit_defaults=True):
                 shown = tuple([r for r in self.recipients if r.kind != "bcc" or r.address == mailbox])
                 return replace(self, recipients=shown)
         return self
+
+
+def origin_route(letter: Message) -> dict[str, Any]:
+    """Return how a letter came from another system: source, id, path, hops, time. Empty if it was written here."""
+    return object_in(letter.extra, FEDERATION_NOTE) if AT in letter.sender else {}
 
 
 def origin_of(message: Message, people: Collection[str] = PEOPLE) -> str:

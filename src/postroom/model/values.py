@@ -190,6 +190,15 @@ def text_in(values: Any, name: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def time_in(values: Any, name: str) -> datetime | None:
+    """Return the time with a zone under this name in JSON that any program may have written; None if none."""
+    try:
+        found = datetime.fromisoformat(text_in(values, name) or "")
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
+
+
 def object_in(values: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the object under this name in JSON that any program may have written; empty if there is none."""
     value = values.get(name)
