@@ -109,7 +109,7 @@ GEMINI = Dialect(
 DIALECTS = {"claude": CLAUDE, "codex": CODEX, "gemini": GEMINI}
 
 
-# -- the input of a hook: one JSON object on standard input
+# -- what a hook reads: one JSON object on standard input, and small files
 
 HOST = 1000  # milliseconds to wait for a host, which always writes but may be slow
 PERHAPS = 50  # milliseconds to wait for a caller that may write nothing
@@ -160,6 +160,16 @@ def read_object(raw: bytes) -> dict[str, object]:
     except (ValueError, StopIteration, RecursionError, SystemError):  # SystemError: its error class is in `json`
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def read_file(path: str, longest: int) -> tuple[dict[str, object], float]:
+    """Return the JSON object in a file, and the time when it was written; an empty object if it is none."""
+    # O_NONBLOCK: opening a named pipe must not block the host.
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return read_object(os.read(file, longest)), os.fstat(file).st_mtime
+    finally:
+        os.close(file)
 
 
 def text_of(fields: dict[str, object], name: str) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
 import logging
 import os
 import re
@@ -32,6 +31,7 @@ from ..model.delivery import State
 from ..model.query import Query
 from ..model.record import Cursor
 from ..store.notification import ROOM
+from .sessions import FileLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -193,15 +193,9 @@ class InboxFolder:
                 return stem, owners
         raise BadStore(f"no name is left for the file of {agent!a}", field="inboxes")
 
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        """Hold the folder's lock. Its holder never waits for anything else."""
-        file = os.open(os.path.join(self.path, ".lock"), os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(file)
+    def _lock(self) -> FileLock:
+        """Return the folder's lock. Its holder never waits for anything else."""
+        return FileLock(os.path.join(self.path, ".lock"))
 
 
 # -- writing lines for new letters

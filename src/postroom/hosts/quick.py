@@ -22,7 +22,7 @@ from ..environment import (
     project_room,
     variable,
 )
-from .dialects import BETWEEN, DIALECTS, HOST, PERHAPS, PROMPT, START, STOP, read_input, read_object, text_of
+from .dialects import BETWEEN, DIALECTS, HOST, PERHAPS, PROMPT, START, STOP, read_file, read_input, text_of
 from .sessions import BUSY, IDLE, OVER, Session, find, is_played
 
 FILES = "files:"
@@ -139,12 +139,7 @@ def _read(folder: str, name: str, rest: str = "") -> tuple[dict[str, object], fl
     try:
         if not os.path.lexists(f"{folder}/{name}"):
             name = next(one for one in os.listdir(folder) if one.lower() == name.lower())
-        # O_NONBLOCK: opening a named pipe must not block the host.
-        file = os.open(f"{folder}/{name}{rest}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            return read_object(os.read(file, _LONGEST)), os.fstat(file).st_mtime
-        finally:
-            os.close(file)
+        return read_file(f"{folder}/{name}{rest}", _LONGEST)
     except (OSError, StopIteration):
         return {}, 0.0
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 
 from ..environment import first_variable, state_folder
-from .dialects import read_object
+from .dialects import read_file
 
 # -- processes
 #
@@ -203,15 +203,15 @@ class Session:
         finally:
             os.close(file)
 
-    def in_turn(self) -> InTurn:
+    def in_turn(self) -> FileLock:
         """Return the lock of the session's mail.
 
         Tools used in parallel run hooks in parallel: only the first shows new mail.
         """
-        return InTurn(self.turn_path if self.is_kept else "")
+        return FileLock(self.turn_path if self.is_kept else "")
 
 
-class InTurn:
+class FileLock:
     """The exclusive lock of a file; none without a path. `contextlib` would take long to import."""
 
     def __init__(self, path: str) -> None:
@@ -222,7 +222,9 @@ class InTurn:
         from fcntl import LOCK_EX, flock  # noqa: PLC0415 - only where there is something to show
 
         if self._path:
-            self._file = os.open(self._path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            # O_NONBLOCK: opening a named pipe must not wait.
+            flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            self._file = os.open(self._path, flags, 0o600)
             flock(self._file, LOCK_EX)
 
     def __exit__(self, *how: object) -> None:
@@ -279,11 +281,7 @@ def sweep(now: float) -> None:
 
 def _read(path: str) -> Session | None:
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            value, heard_at = read_object(os.read(file, _LONGEST)), os.fstat(file).st_mtime
-        finally:
-            os.close(file)
+        value, heard_at = read_file(path, _LONGEST)
     except OSError:
         return None
     texts = {name: text for name in _TEXTS if isinstance(text := value.get(name), str)}
