@@ -1,15 +1,15 @@
-"""Small files beside the rooms, written whole or not at all: drafts, sessions, and files for other programs.
+"""Small files beside the rooms: locks, and files written whole or not at all, such as drafts and sessions.
 
 A file that other programs look for, such as a unit, bears a mark. One without it is somebody else's: the commands
-that write such files leave it as it is.
+that write such files leave it as it is. Hooks use this module, too, so it imports next to nothing.
 """
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 
+TYPE_CHECKING = False  # `typing` takes longer to load than a hook that shows nothing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -48,5 +48,83 @@ def write(
             file.write(text)
         place(draft, path)
     finally:
-        with suppress(FileNotFoundError):
+        try:
             os.unlink(draft)
+        except FileNotFoundError:
+            pass
+
+
+# -- locks
+
+_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a named pipe is opened without waiting
+
+
+class LockFile:
+    """A file that at most one process holds locked; its text says which. It is never removed: two processes could
+    then hold two different ones. The system frees the lock with the process, however that ends.
+
+    As a context it waits for the process that holds it; without a path it locks nothing.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lock = -1
+
+    @property
+    def is_held(self) -> bool:
+        """True if this object holds the lock."""
+        return self._lock >= 0
+
+    def take(self) -> str | None:
+        """Lock the file. Return None, or the text of the process that holds it."""
+        lock = os.open(self.path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
+        try:
+            flock(lock, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            holder = _text(lock)
+            os.close(lock)
+            return holder or "another process"
+        self._lock = lock
+        self.write(f"process {os.getpid()}")  # replaces the text of a process that was killed
+        return None
+
+    def write(self, text: str) -> None:
+        """Write who holds it, if this process does."""
+        if self.is_held:
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, text.encode(), 0)
+
+    def leave(self) -> None:
+        self.write("")
+        self.__exit__()
+
+    def __enter__(self) -> None:
+        if self.path:
+            self._lock = os.open(self.path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
+            flock(self._lock, LOCK_EX)
+
+    def __exit__(self, *how: object) -> None:
+        if self.is_held:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def lock_holder(path: str) -> str | None:
+    """Return the text of the process that holds a file locked; None if no process does. This creates nothing."""
+    try:
+        lock = os.open(path, os.O_RDONLY | _FLAGS)
+    except OSError:
+        return None
+    try:
+        # Shared: of two processes that check at once, neither takes the other for the holder. The text of the file
+        # alone may be that of a process that was killed.
+        flock(lock, LOCK_SH | LOCK_NB)
+    except BlockingIOError:
+        return _text(lock)
+    finally:
+        os.close(lock)
+    return None
+
+
+def _text(lock: int) -> str:
+    return os.pread(lock, 4096, 0).decode("utf-8", "replace").strip()

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from postroom.hosts import sessions
-from postroom.hosts.sessions import FileLock, Session, keep
+from postroom.hosts.sessions import Session, keep
+from postroom.own_file import LockFile
 from tests.daemons import Daemon
 from tests.hosts.hosting import Host, Place, name_of
 
@@ -62,7 +63,7 @@ def test_a_start_beside_another_hook_waits_for_it(noted: Session) -> None:
 def test_a_lock_on_a_note_that_is_replaced_keeps_nobody_out(
     noted: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "FileLock", lambda _: FileLock(noted.path))
+    monkeypatch.setattr(sessions, "LockFile", lambda _: LockFile(noted.path))
     assert not is_alone(noted)
 
 

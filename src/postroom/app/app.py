@@ -38,12 +38,13 @@ from ..hosts.webhooks import WebhookService
 from ..map.server import MapServer
 from ..mcp import prompts, resources  # noqa: F401 - their verbs are what an MCP server on the socket asks for
 from ..model.codec import encode
+from ..own_file import LockFile
 from ..room import open as open_room
 from ..server.broker import Broker
 from ..server.callers import PrincipalCalls
 from ..server.executor import Executor, stay_on_one_processor
 from ..server.tls import fingerprint_of_pem
-from ..server.unix_socket import LockFile, UnixServer
+from ..server.unix_socket import UnixServer
 from ..store.address import AT, lock_path
 from . import options as app_options
 from .options import OFF, OPEN

@@ -21,12 +21,13 @@ from ..clock import SystemClock
 from ..environment import state_folder, variable, whole_path
 from ..errors import Busy, Invalid, Missing, StoreFailing
 from ..model.names import HUMAN, ONE_MAILBOX, POSTMASTER, check_agent, fold
+from ..own_file import LockFile
 from ..policy.limits import people_of
 from . import sessions
 from .dialects import DIALECTS, END, PROMPT, START, STOP, text_of
 from .inbox_files import InboxFolder
 from .quick import is_going_on, is_typed
-from .sessions import BUSY, IDLE, OVER, FileLock, Session, all_sessions, find, is_plain, keep, sweep
+from .sessions import BUSY, IDLE, OVER, Session, all_sessions, find, is_plain, keep, sweep
 from .sources import WAITER_PATIENCE, FileSource, SocketSource, daemon_answers, program_of, room_source, source_of
 from .text import LONGEST, MOST_HELD_STOPS, SHORT, HookText, host_output, ring, ring_in_public, session_text, shown
 from .waiter import alone, arrived, end_waiter, end_with_host, queue
@@ -197,7 +198,7 @@ def settle(
     """
     folder = state_folder("sessions")
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    with FileLock(os.path.join(folder, ".lock")):  # of two sessions that start at once, the second sees the first
+    with LockFile(os.path.join(folder, ".lock")):  # of two sessions that start at once, the second sees the first
         beside = [one for one in all_sessions() if not one.is_same(session)]
         before = [one for one in beside if (one.pid, one.began) == (session.pid, session.began)]
         if not session.agent:

@@ -30,8 +30,8 @@ from ..model.codec import blake2b
 from ..model.delivery import State
 from ..model.query import Query
 from ..model.record import Cursor
+from ..own_file import LockFile
 from ..store.notification import ROOM
-from .sessions import FileLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -193,9 +193,9 @@ class InboxFolder:
                 return stem, owners
         raise BadStore(f"no name is left for the file of {agent!a}", field="inboxes")
 
-    def _lock(self) -> FileLock:
+    def _lock(self) -> LockFile:
         """Return the folder's lock. Its holder never waits for anything else."""
-        return FileLock(os.path.join(self.path, ".lock"))
+        return LockFile(os.path.join(self.path, ".lock"))
 
 
 # -- writing lines for new letters

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import os
 
+from .. import own_file
 from ..environment import first_variable, state_folder
+from ..own_file import LockFile, lock_holder
 from .dialects import read_file
 
 # -- processes
@@ -161,20 +163,7 @@ class Session:
 
     @property
     def has_waiter(self) -> bool:
-        from fcntl import LOCK_NB, LOCK_SH, flock  # noqa: PLC0415 - only needed by waiters
-
-        try:
-            file = os.open(self.waiter_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            # The waiter holds an exclusive lock. A shared one does not exclude other hooks that check at once.
-            flock(file, LOCK_SH | LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(file)
-        return False
+        return lock_holder(self.waiter_path) is not None
 
     @property
     def turn_path(self) -> str:
@@ -203,33 +192,12 @@ class Session:
         finally:
             os.close(file)
 
-    def in_turn(self) -> FileLock:
+    def in_turn(self) -> LockFile:
         """Return the lock of the session's mail.
 
         Tools used in parallel run hooks in parallel: only the first shows new mail.
         """
-        return FileLock(self.turn_path if self.is_kept else "")
-
-
-class FileLock:
-    """The exclusive lock of a file; none without a path. `contextlib` would take long to import."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._file = -1
-
-    def __enter__(self) -> None:
-        from fcntl import LOCK_EX, flock  # noqa: PLC0415 - only where there is something to show
-
-        if self._path:
-            # O_NONBLOCK: opening a named pipe must not wait.
-            flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            self._file = os.open(self._path, flags, 0o600)
-            flock(self._file, LOCK_EX)
-
-    def __exit__(self, *how: object) -> None:
-        if self._file >= 0:
-            os.close(self._file)
+        return LockFile(self.turn_path if self.is_kept else "")
 
 
 def path_of(host: str, id: str) -> str:
@@ -260,8 +228,6 @@ def all_sessions() -> list[Session]:
 def keep(session: Session) -> None:
     """Write the file of a session, replacing any other."""
     import json  # noqa: PLC0415 - only when a session starts
-
-    from .. import own_file  # noqa: PLC0415 - as above
 
     texts = json.dumps({name: str(getattr(session, name)) for name in _TEXTS})
     os.makedirs(state_folder("sessions"), mode=0o700, exist_ok=True)

@@ -15,12 +15,12 @@ import signal
 import subprocess
 import time
 from contextlib import contextmanager, suppress
-from fcntl import LOCK_EX, LOCK_NB, flock
 from shutil import which
 from typing import TYPE_CHECKING
 
 from ..environment import environment, without_host
 from ..errors import Busy, PostroomError
+from ..own_file import LockFile
 from . import sessions
 from .sessions import BEAT, BUSY, find, is_alive
 
@@ -151,20 +151,14 @@ def arrived(host: str, id: str) -> Session | None:
 @contextmanager
 def alone(session: Session) -> Iterator[bool]:
     """Take the waiter's lock; yield whether we are the only waiter. The lock ends with this process."""
-    file = os.open(session.waiter_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    lock, me = LockFile(session.waiter_path), sessions.look(os.getpid())
+    is_alone = lock.take() is None
+    # With the start time, `end_waiter` cannot kill another process that got this number later.
+    lock.write(f"{os.getpid()} {me.began if me else ''}\n")
     try:
-        # The kernel frees the lock when this process dies, however it dies: no waiter is kept out by a dead one.
-        flock(file, LOCK_EX | LOCK_NB)
-    except BlockingIOError:
-        yield False
-    else:
-        # With the start time, `end_waiter` cannot kill another process that got this number later.
-        me = sessions.look(os.getpid())
-        os.ftruncate(file, 0)
-        os.pwrite(file, f"{os.getpid()} {me.began if me else ''}\n".encode(), 0)
-        yield True
+        yield is_alone
     finally:
-        os.close(file)
+        lock.leave()
 
 
 def end_waiter(session: Session) -> None:

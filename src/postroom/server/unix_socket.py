@@ -10,7 +10,6 @@ gone meanwhile; only waiting for mail ends with it.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import os
 import resource
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..errors import BadStore, NameTaken, NotAllowed
 from ..formats.errors import socket_error
 from ..model.codec import encode
+from ..own_file import LockFile
 from .callers import TURN, Caller, Connection
 from .client import is_same_user
 from .protocol import LineSplitter, largest_frame, read_line
@@ -65,46 +65,6 @@ class HangupWatch:
 log = logging.getLogger("postroom")
 MAX_PATH_BYTES = 107  # of a socket's path, by the kernel
 BACKLOG = 512
-
-
-class LockFile:
-    """A file that at most one process holds locked; its text says which. It is never removed: two processes could
-    then hold two different ones.
-    """
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._lock = -1
-
-    @property
-    def is_held(self) -> bool:
-        return self._lock >= 0
-
-    def take(self) -> str | None:
-        """Lock the file. Return None, or the text of the process that holds it."""
-        lock = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        # The kernel frees the lock with the process, however it dies: no file has to be removed by hand.
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(lock, 4096, 0).decode("utf-8", "replace").strip()
-            os.close(lock)
-            return holder or "another process"
-        self._lock = lock
-        self.write(f"process {os.getpid()}")  # replaces the text of a process that was killed
-        return None
-
-    def write(self, text: str) -> None:
-        """Write who holds it, if this process does."""
-        if self.is_held:
-            os.ftruncate(self._lock, 0)
-            os.pwrite(self._lock, text.encode(), 0)
-
-    def leave(self) -> None:
-        if self.is_held:
-            self.write("")
-            os.close(self._lock)
-            self._lock = -1
 
 
 class SocketPath:

@@ -7,7 +7,6 @@ that no program pays for a store that it does not use.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 from contextlib import suppress
@@ -227,21 +226,8 @@ AT = " at "  # before the path of the socket, in the lock file
 
 def served_at(store: str) -> str | None:
     """Return the socket of the server that serves a room now; None if none does."""
-    path = lock_path(store)
-    if path is None:
-        return None
-    try:
-        lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        # The server holds an exclusive lock; the text of the file alone may be that of a server that was killed.
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return os.pread(lock, 4096, 0).decode("utf-8", "replace").partition(AT)[2] or None
-    finally:
-        os.close(lock)
-    return None
+    holder = own_file.lock_holder(lock_path(store) or "")
+    return None if holder is None else holder.partition(AT)[2] or None
 
 
 def lock_path(store: str) -> str | None:

@@ -9,7 +9,6 @@ releases the lock however a gateway ends, in another container too, and with it 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from ...model.codec import blake2b
 from ...model.delivery import State
 from ...model.names import fold
 from ...model.query import Query
+from ...own_file import LockFile, lock_holder
 from ...store.address import folder_of, place_of
 from ...store.files.tree import OWN_FOLDER
 from .config import OWN_CHANNEL
@@ -69,44 +69,27 @@ class GatewayLock:
         one = fold(agent)  # names that differ in case only are one agent's
         name = f"gateway-{safe_form(one)}-{blake2b(one.encode(), digest_size=4).hexdigest()}"
         # A room in memory belongs to one process: it has no other gateway.
-        self._path = place and (f"{place}.{name}" if folder is None else f"{folder}/{OWN_FOLDER}/{name}")
-        self._file = -1
+        path = place and (f"{place}.{name}" if folder is None else f"{folder}/{OWN_FOLDER}/{name}")
+        self._lock = None if path is None else LockFile(path)
         self.is_ours = False
 
     def take(self) -> bool:
         """Take the lock, unless another gateway holds it."""
-        if self._path is not None:
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            if not _try_lock(self._file):
-                self.release()
-                return False
-        self.is_ours = True
-        return True
+        for pause in PAUSES:
+            self.is_ours = self._lock is None or self._lock.take() is None
+            if self.is_ours:
+                break
+            time.sleep(pause)
+        return self.is_ours
 
     def release(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-        self._file, self.is_ours = -1, False
+        if self._lock is not None:
+            self._lock.leave()
+        self.is_ours = False
 
     def is_held(self) -> bool:
         """Return whether a gateway holds the lock. This creates nothing."""
-        if self._path is None or not os.path.lexists(self._path):
-            return False
-        is_free = self.take()
-        self.release()
-        return not is_free
-
-
-def _try_lock(file: int) -> bool:
-    """Lock a file; return whether that succeeded."""
-    for pause in PAUSES:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(pause)
-        else:
-            return True
-    return False
+        return self._lock is not None and lock_holder(self._lock.path) is not None
 
 
 def arrive(lock: GatewayLock, mailbox: Mailbox) -> int:
