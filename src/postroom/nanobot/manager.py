@@ -272,14 +272,6 @@ def _check_no_person(core: Core, name: str) -> None:
         check_person(core, OWNER, name, phrase_of("register"))
 
 
-def is_registered(core: Core, name: str) -> bool:
-    return find_record(core, CARD, name) is not None
-
-
-def heartbeat(core: Core, name: str) -> None:
-    perform(core, OWNER, agents.RecordHeartbeat(agent_id=name))
-
-
 def update_status(core: Core, name: str, status: Any, current_tasks: Any) -> None:
     """Record a status, which counts as a heartbeat unless offline. Without `current_tasks` its tasks stay."""
     word = check_label(status, "status")
@@ -297,24 +289,8 @@ def update_status(core: Core, name: str, status: Any, current_tasks: Any) -> Non
     change_record(core, BEAT, name, Heartbeat, step, durable=False)
 
 
-def entry(core: Core, name: str) -> dict[str, Any] | None:
-    """Return an agent as the registry file shows it, as of now."""
-    try:
-        agent = perform(core, OWNER, agents.GetAgent(name=name))
-    except UnknownAgent:
-        return None
-    return _entry(agent, find_value(core, BEAT, name, Heartbeat))
-
-
-def online(core: Core) -> list[dict[str, Any]]:
-    """Return all agents that are not offline, neither by their status nor by missing heartbeats."""
-    beats = values_of(core, BEAT, Heartbeat)
-    everyone = agents.registered_agents(core)
-    shown = [_entry(agent, beats.get(agent.card.id)) for agent in everyone]
-    return [one for one in shown if one["status"] != Status.OFFLINE]
-
-
 def _entry(agent: Agent, beat: Heartbeat | None) -> dict[str, Any]:
+    """Return an agent as the registry file shows it, as of now."""
     now = agent.presence
     is_online = now.status is not Status.OFFLINE
     status = Status.OFFLINE if beat is None else entries.status_word(beat, now.current_tasks, is_online=is_online)
@@ -376,15 +352,15 @@ class MailboxManager:
     def heartbeat(self, agent_id: str) -> None:
         """Record a heartbeat. An agent without a card is registered, with the card last given to this manager."""
         name = check_agent(agent_id, "agent_id")
-        if is_registered(self.core, name):
-            heartbeat(self.core, name)
-        else:
+        if find_record(self.core, CARD, name) is None:
             register(self.core, name, self._cards.get(name, {}))
+        else:
+            perform(self.core, OWNER, agents.RecordHeartbeat(agent_id=name))
 
     def update_status(self, agent_id: str, status: str, current_tasks: list[str] | None = None) -> None:
         """Set the status: idle, busy, offline or a word of its own. Without `current_tasks` its tasks stay."""
         name = check_agent(agent_id, "agent_id")
-        if not is_registered(self.core, name):
+        if find_record(self.core, CARD, name) is None:
             if status == Status.OFFLINE:
                 return
             register(self.core, name, self._cards.get(name, {}))
@@ -392,11 +368,18 @@ class MailboxManager:
 
     def list_online_agents(self) -> list[dict[str, Any]]:
         """Return all agents that are not offline, neither by their status nor by missing heartbeats."""
-        return online(self.core)
+        beats = values_of(self.core, BEAT, Heartbeat)
+        shown = [_entry(agent, beats.get(agent.card.id)) for agent in agents.registered_agents(self.core)]
+        return [one for one in shown if one["status"] != Status.OFFLINE]
 
     def get_agent(self, agent_id: str) -> dict[str, Any] | None:
         """Return one agent as the registry file shows it, or None."""
-        return entry(self.core, check_party(agent_id, "agent_id"))
+        name = check_party(agent_id, "agent_id")
+        try:
+            agent = perform(self.core, OWNER, agents.GetAgent(name=name))
+        except UnknownAgent:
+            return None
+        return _entry(agent, find_value(self.core, BEAT, name, Heartbeat))
 
     # -- mail
 
