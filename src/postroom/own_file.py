@@ -6,8 +6,8 @@ that write such files leave it as it is. Hooks use this module, too, so it impor
 
 from __future__ import annotations
 
+import fcntl
 import os
-from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 
 TYPE_CHECKING = False  # `typing` takes longer to load than a hook that shows nothing
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class LockFile:
         """Lock the file. Return None, or the text of the process that holds it."""
         lock = os.open(self.path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
         try:
-            flock(lock, LOCK_EX | LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = _text(lock)
             os.close(lock)
@@ -101,7 +101,7 @@ class LockFile:
     def __enter__(self) -> None:
         if self.path:
             self._lock = os.open(self.path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
-            flock(self._lock, LOCK_EX)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def __exit__(self, *how: object) -> None:
         if self.is_held:
@@ -118,7 +118,7 @@ def lock_holder(path: str) -> str | None:
     try:
         # Shared: of two processes that check at once, neither takes the other for the holder. The text of the file
         # alone may be that of a process that was killed.
-        flock(lock, LOCK_SH | LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return _text(lock)
     finally:

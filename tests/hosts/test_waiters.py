@@ -19,7 +19,7 @@ from postroom.hosts.waiter import SILENCE
 from tests.daemons import Daemon, until
 from tests.hosts.hosting import Host, Place, name_of
 
-NO_LOCK = "import postroom.own_file as o; o.flock = lambda file, how: None"
+NO_LOCK = "import postroom.own_file as o; o.LockFile.take = lambda self: None"
 BLIND = """
 import postroom.hosts.hooks as h, postroom.hosts.waiter as w
 h.end_with_host = lambda session: None
