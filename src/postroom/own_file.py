@@ -84,18 +84,17 @@ class LockFile:
             holder = _text(lock)
             os.close(lock)
             return holder or "another process"
+        os.ftruncate(lock, 0)  # the text of the holder before
         self._lock = lock
-        self.write(f"process {os.getpid()}")  # replaces the text of a process that was killed
         return None
 
     def write(self, text: str) -> None:
-        """Write who holds it, if this process does."""
+        """Write who holds it, if this object does."""
         if self.is_held:
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, text.encode(), 0)
 
     def leave(self) -> None:
-        self.write("")
         self.__exit__()
 
     def __enter__(self) -> None:

@@ -242,6 +242,7 @@ def lock_room(store: str) -> LockFile:
     lock = LockFile(path or "")
     if path is not None and (first := lock.take()) is not None:
         raise NameTaken(f"this room is served already, by {first}", field="room", hint="stop it first")
+    lock.write(f"process {os.getpid()}")
     return lock
 
 

@@ -9,7 +9,6 @@ Times are ISO in UTC inside files, with dashes for colons in their names.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
@@ -27,6 +26,7 @@ from msgspec import Struct
 from ..errors import Invalid, PostroomError, StoreBusy, StoreFailing, Unreadable
 from ..model.names import check_agent, fold
 from ..model.values import read_json
+from ..own_file import LockFile
 from ..store.files import durable as files_durable
 from ..store.files.layouts.base import time_or_none
 from ..store.sqlite.ground import make_folder, sync_path
@@ -118,7 +118,6 @@ ASIDE = ".quarantine"
 _LOCK = "chipset.lock"
 _DEEPEST = 64
 _UNFINISHED = re.compile(rf"\.[0-9a-f]{{18}}\{files_durable.TEMPORARY}")  # the name of an unfinished file
-_LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _PAUSE = 0.002  # seconds between two attempts at the lock
 
 Fields = dict[str, Any]
@@ -148,25 +147,16 @@ class StateFolder:
         finally:
             self._held.depth = depth
             if lock is not None:
-                os.close(lock)  # releases the lock, as the end of the process does
+                lock.leave()
 
-    def _take(self) -> int:
-        folder = self._made((OWN,))
-        lock: int = self._writing(lambda: os.open(f"{folder}/{_LOCK}", _LOCK_FLAGS, 0o600))
+    def _take(self) -> LockFile:
+        lock = LockFile(f"{self._made((OWN,))}/{_LOCK}")
         until = time.monotonic() + self._busy_timeout
-        try:
-            while True:  # flock has no timeout, so it is tried again and again
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    if time.monotonic() > until:
-                        raise StoreBusy(f"{folder}/{_LOCK} is held by another process") from None
-                    time.sleep(_PAUSE)
-                else:
-                    return lock
-        except BaseException:
-            os.close(lock)
-            raise
+        while self._writing(lock.take) is not None:  # flock has no timeout, so it is tried again and again
+            if time.monotonic() > until:
+                raise StoreBusy(f"{lock.path} is held by another process")
+            time.sleep(_PAUSE)
+        return lock
 
     # -- reading
 

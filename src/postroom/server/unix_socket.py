@@ -88,6 +88,7 @@ class SocketPath:
                 text = f"{holder} serves {self.path} already"
                 hint = "stop it first, or choose another --socket"
                 raise NameTaken(text, field="socket", hint=hint)  # noqa: TRY301 - nothing is locked
+            self._lock.write(f"process {os.getpid()}")
             self._clear()
             return self._bind()
         except OSError as error:
