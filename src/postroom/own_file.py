@@ -95,7 +95,9 @@ class LockFile:
             os.pwrite(self._lock, text.encode(), 0)
 
     def leave(self) -> None:
-        self.__exit__()
+        if self.is_held:
+            os.close(self._lock)
+            self._lock = -1
 
     def __enter__(self) -> None:
         if self.path:
@@ -103,9 +105,7 @@ class LockFile:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def __exit__(self, *how: object) -> None:
-        if self.is_held:
-            os.close(self._lock)
-            self._lock = -1
+        self.leave()
 
 
 def lock_holder(path: str) -> str | None:
