@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from postroom.chipset import Chipset, Hook, Mail, Patience, Status, Witness
@@ -64,7 +65,7 @@ class CarelessFolder(StateFolder):
     def lock(self) -> Iterator[None]:
         yield
 
-    def write(self, fields: dict[str, Any], *where: str) -> None:
+    def write(self, fields: dict[str, Any] | Struct, *where: str) -> None:
         time.sleep(1)
         super().write(fields, *where)
 
