@@ -278,6 +278,17 @@ def test_letters_that_are_committed_together_count_each_other_and_go_all_or_none
     assert (waiting_letters(store, "bob", "ann"), waiting_letters(store, "x@FAR", "ann")) == ((3, 3), (3, 3))
 
 
+def test_letters_that_wait_are_counted_by_their_senders(store: Store) -> None:
+    for number, sender in enumerate(("ann", "eve", "ann", "max")):
+        send(store, f"m{number}", sender=sender)
+    send(store, "m4", ["x@far"], sender="ann")
+    assert {"ann": 2, "eve": 1, "max": 1} == store.count(Query(mailbox="bob"), by="sender")
+    read(store, held(store, "m0"))
+    ack(store, held(store, "m3"))
+    assert {"ann": 1, "eve": 1} == store.count(Query(mailbox="BOB"), by="sender")
+    assert {} == store.count(Query(mailbox="nobody"), by="sender")
+
+
 def test_a_broadcast_counts_in_every_inbox(store: Store) -> None:
     store.commit([replace(post(letter("m1")), copies=("cleo", "dora"))])
     counts = [waiting_letters(store, name, "ann") for name in ("bob", "cleo", "dora", "eve")]

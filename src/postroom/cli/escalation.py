@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .views import Data
 
 
+MOST_SENDERS = 5  # that are named
 MOST_LINES = 3  # lines of the beginning of a letter, on a terminal
 _STATES = {"open": "yellow", "answered": "green", "urgent": "red", "high": "yellow"}
 
@@ -84,8 +85,16 @@ def waiting(screen: Screen, data: Data) -> str:
         # A reply needs a text, which scripts that read the JSON add themselves.
         typed = re.sub(r"^(postroom (?:reply|tasks answer) \S+)", r'\1 "TEXT"', entry["answer"])
         lines.append(f"    {painted(screen, typed, 'cyan')}" if screen.tables else f"    `{typed}`")
-    more = f"And {data['more']} more.\n" if data["more"] else ""
-    return "".join(f"{line}\n" for line in lines) + more + hint(screen, "read ID", "shows a letter whole")
+    if data["more"]:
+        lines += wrapped(f"And {data['more']} more{_from(data.get('senders', []))}.", screen.width)
+    return "".join(f"{line}\n" for line in lines) + hint(screen, "read ID", "shows a letter whole")
+
+
+def _from(senders: list[Data]) -> str:
+    """Return in words whose letters are not listed: who sent the fewest comes first."""
+    named = [f"{one['letters']} from {one['sender']}" for one in senders[:MOST_SENDERS]]
+    others = [f"{len(senders) - len(named)} other senders"] if len(senders) > len(named) else []
+    return f": {', '.join(named + others)} (--sender NAME lists them)" if named else ""
 
 
 def _quoted(screen: Screen, text: str) -> list[str]:

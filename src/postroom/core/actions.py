@@ -222,8 +222,7 @@ class Act(MailboxVerb, kw_only=True):
 
     def _waiting(self, core: Core, principal: Principal) -> Entry:
         """Return the entry as it waits now; raise Conflict where it does not, or not as it was seen."""
-        listed = Waiting(agent_id=self.agent_id, limit=None, opened=True).run(core, principal).waiting
-        entry = next((one for one in listed if one.letter == self.letter), None)
+        entry = Waiting(agent_id=self.agent_id, opened=True).find(core, principal, self.letter)
         if entry is None:
             raise Conflict(f"{GONE} Nothing was done.")
         if self.state is not None and entry.state != self.state:

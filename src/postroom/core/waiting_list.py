@@ -6,21 +6,23 @@ and with which command it is answered. Nothing is marked as read.
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..errors import Invalid
 from ..model.delivery import State
 from ..model.message import Priority, same_name
-from ..model.names import POSTMASTER
+from ..model.names import POSTMASTER, check_party, meant
 from ..model.query import Query
 from ..model.task import ESCALATION, TASK_UPDATE, TaskState
 from ..model.values import Brief, check_limit
 from .deliveries import apply_timers
 from .escalation import ListEscalations
-from .inbox import READABLE, Check
+from .inbox import READABLE, check_spelling
 from .task_index import known_tasks
 from .verb import MailboxVerb, verb
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 
 MOST = 1000  # letters that are looked at
+LONGEST = 1000  # characters of a first line
 REQUEST = "request"  # the kind of a letter that its sender waits for an answer to
 What: TypeAlias = Literal["escalation", "question", "task", "letter", "news"]
 _PLACE = {"escalation": 0, "question": 0, "task": 1, "letter": 2, "news": 3}  # whoever asked cannot go on
@@ -61,12 +64,21 @@ class Entry(Brief, frozen=True, kw_only=True):
     mailbox: str  # for whom it waits
 
 
+class Unlisted(Brief, frozen=True, kw_only=True):
+    """An agent from which more unread letters wait than are listed."""
+
+    sender: str
+    letters: int  # that are not listed
+
+
 class WaitingList(Struct):
     """What waits for one mailbox or, for an operator, in the room."""
 
     mailbox: str  # empty: the whole room
     waiting: list[Entry]
-    more: int  # entries that are not shown
+    more: int  # entries that are not shown, as far as they are counted
+    senders: list[Unlisted] = []  # of one mailbox: whose letters are not listed, the fewest first
+    next: int | None = None  # of letters of one sender: `after` of the next page
 
 
 @verb("waiting", WaitingList, action="waiting", many=True, writes=False, everyone=True)
@@ -74,27 +86,107 @@ class Waiting(MailboxVerb, kw_only=True):
     """Return what waits: urgent entries first, then questions, tasks, letters and news, each the oldest first.
 
     A letter that belongs to an escalation, question or task is listed with that only. Nothing is marked as read.
+    At most 1,000 letters are looked at; `senders` names everybody else, so that nobody hides behind many letters.
     """
 
     limit: Annotated[int | None, "how many at most"] = 20
     opened: Annotated[bool, "also letters that were read and are not settled"] = False
     mail: Annotated[bool, "false: only what goes on by a step of the agent"] = True
+    sender: Annotated[str | None, "only from this agent, letters in the order in which they came"] = None
+    after: Annotated[int | None, "with sender: only letters behind this number, the `next` of the page before"] = (
+        None
+    )
 
     def run(self, core: Core, principal: Principal) -> WaitingList:
         most = check_limit(self.limit)
-        mailbox = self.agent_id
-        if mailbox:
-            apply_timers(core, core.now(), (mailbox,))
-        tasks = known_tasks(core, mailbox)
-        steps = [*self._escalations(core, principal), *self._of_tasks(tasks)]
-        steps = _begun(core, mailbox, steps)
-        mail = self._mail(core, principal, tasks, MOST + len(steps)) if self.mail else []
-        found: dict[tuple[str, str], Entry] = {}
-        for entry in (*steps, *mail):
-            found.setdefault((entry.letter, entry.mailbox), entry)
-        ordered = sorted(found.values(), key=_place)
+        if self.after is not None and self.sender is None:
+            raise Invalid("pages are of the letters of one sender", field="after", hint="sender")
+        sender = None if self.sender is None else meant(check_party(self.sender, "sender"), core.limits.human)
+        if self.agent_id:
+            apply_timers(core, core.now(), (self.agent_id,))
+        tasks = known_tasks(core, self.agent_id)
+        steps = self._steps(core, principal, tasks, sender)
+        look = MOST + len(steps) if sender is None else min(most or MOST, MOST)
+        letters = self._letters(core, sender, look) if self.mail else []
+        ordered = self._ordered(core, principal, tasks, steps, letters)
+        if sender is not None:
+            behind = _number(letters[-1]) if len(letters) == look else None
+            return WaitingList(self.agent_id, ordered, 0 if behind is None else 1, next=behind)
         shown = ordered[:most]
-        return WaitingList(mailbox, shown, len(ordered) - len(shown))
+        more = len(ordered) - len(shown)
+        senders = []
+        if self.mail and self.agent_id and (more or len(letters) >= MOST):
+            senders = self._unlisted(core, letters, ordered[most:])
+            more = max(more, sum(one.letters for one in senders))
+        return WaitingList(self.agent_id, shown, more, senders)
+
+    def find(self, core: Core, principal: Principal, letter: str) -> Entry | None:
+        """Return the entry of one letter, if it waits, however many others do."""
+        tasks = known_tasks(core, self.agent_id)
+        steps = [one for one in self._steps(core, principal, tasks, None) if one.letter == letter]
+        found = core.store.find(replace(self._unsettled(core), message_ids=(letter,)))
+        return next(iter(self._ordered(core, principal, tasks, steps, found)), None)
+
+    def _steps(
+        self, core: Core, principal: Principal, tasks: Sequence[TaskStatus], sender: str | None
+    ) -> list[Entry]:
+        """Return what goes on by a step of the agent. Letters alone stand on later pages."""
+        if self.after is not None:
+            return []
+        steps = [*self._escalations(core, principal), *self._of_tasks(tasks)]
+        if sender is not None:
+            steps = [one for one in steps if same_name(one.sender, sender)]
+        return _begun(core, self.agent_id, steps)
+
+    def _unsettled(self, core: Core) -> Query:
+        unread_only, now = not self.opened, core.now().wall
+        query = Query(states=(State.UNREAD,), unread_only=unread_only, offered_at=now)
+        return replace(query, mailbox=self.agent_id) if self.agent_id else query
+
+    def _letters(self, core: Core, sender: str | None, most: int) -> list[Found]:
+        """Return mail that is not done: `most` leaves room for the letters of steps, which are among it."""
+        query = self._unsettled(core)
+        if sender is not None:
+            return core.store.find(replace(query, sender=sender, after=self.after or 0, order="age", limit=most))
+        found = core.store.find(replace(query, limit=most))
+        if not found and self.agent_id:
+            check_spelling(core, self.agent_id)
+        return found
+
+    def _ordered(
+        self,
+        core: Core,
+        principal: Principal,
+        tasks: Sequence[TaskStatus],
+        steps: Sequence[Entry],
+        letters: Sequence[Found],
+    ) -> list[Entry]:
+        """Return the entries of these, each letter once. News of a task that later news replaced is left out."""
+        newest = {task.last for task in tasks}
+        is_asked = any(found.message.kind == ESCALATION for found in letters)
+        listed = ListEscalations(agent_id=self.agent_id, open_only=False).run(core, principal) if is_asked else []
+        closed = {id: one for one in listed if one.status != "open" for id in one.letters}
+        mail = [
+            _of_letter(found, closed.get(found.message.id))
+            for found in letters
+            if found.message.kind != TASK_UPDATE or found.message.id in newest
+        ]
+        entries: dict[tuple[str, str], Entry] = {}
+        for entry in (*steps, *mail):
+            entries.setdefault((entry.letter, entry.mailbox), entry)
+        return sorted(entries.values(), key=_place)
+
+    def _unlisted(self, core: Core, letters: Sequence[Found], cut: Sequence[Entry]) -> list[Unlisted]:
+        """Return whose unread letters are not listed. The store keeps the counts: no letter is read for them."""
+        waits = Counter(core.store.count(Query(mailbox=self.agent_id), by="sender"))
+        # They are counted, too, and have not arrived.
+        queued = core.store.find(Query(mailbox=self.agent_id, states=(State.QUEUED,), limit=MOST))
+        seen = [found.message for found in (*queued, *letters) if found.delivery.read_at is None]
+        waits.subtract(message.sender for message in seen)
+        unread = {message.id for message in seen}
+        waits.update(entry.sender for entry in cut if entry.letter in unread)
+        fewest = sorted((many, sender) for sender, many in waits.items() if many > 0)
+        return [Unlisted(sender=sender, letters=many) for many, sender in fewest[:MOST]]
 
     def _escalations(self, core: Core, principal: Principal) -> list[Entry]:
         listed = ListEscalations(agent_id=self.agent_id).run(core, principal)
@@ -124,32 +216,14 @@ class Waiting(MailboxVerb, kw_only=True):
                 step = _STEPS[task.state]
                 yield _of_task(task, "task", task.letter, task.opened_at, task.giver, step, task.receiver)
 
-    def _mail(self, core: Core, principal: Principal, tasks: Sequence[TaskStatus], most: int) -> list[Entry]:
-        """Return mail that is not done. News of a task that later news replaced is left out.
-
-        `most` leaves room for the letters of steps, which are among the unread.
-        """
-        if self.agent_id:
-            check = Check(agent_id=self.agent_id, limit=most, peek=True, unread_only=not self.opened)
-            letters = check.run(core, principal).letters
-        else:
-            now = core.now().wall
-            query = Query(states=(State.UNREAD,), unread_only=not self.opened, offered_at=now, limit=most)
-            letters = core.store.find(query)
-        newest = {task.last for task in tasks}
-        is_asked = any(found.message.kind == ESCALATION for found in letters)
-        listed = ListEscalations(agent_id=self.agent_id, open_only=False).run(core, principal) if is_asked else []
-        closed = {id: one for one in listed if one.status != "open" for id in one.letters}
-        return [
-            _of_letter(found, closed.get(found.message.id))
-            for found in letters
-            if found.message.kind != TASK_UPDATE or found.message.id in newest
-        ]
-
 
 def _place(entry: Entry) -> tuple[bool, int, datetime, str]:
     place = 0 if entry.asks else _PLACE[entry.what]
     return entry.priority is not Priority.URGENT, place, entry.since, entry.id
+
+
+def _number(found: Found) -> int:
+    return found.delivery.arrived or found.delivery.number
 
 
 def _of_task(
@@ -213,5 +287,5 @@ def _begun(core: Core, mailbox: str, entries: list[Entry]) -> list[Entry]:
 
 
 def first_line(text: str) -> str:
-    """Return the first line of a letter's text, to list it by."""
-    return text.strip().partition("\n")[0]
+    """Return the first line of a letter's text, to list it by: a line may be as long as a letter."""
+    return text.lstrip()[: LONGEST + 1].rstrip().partition("\n")[0][:LONGEST]

@@ -97,9 +97,9 @@ class LetterQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
 # Answers that count
 
 # all: a number. priority, mailbox: of deliveries; mailboxes in the order of their oldest letter. state: a Tally
-# for each mailbox. quota: see `Store.count`. reason: of deliveries, by mailbox and reason. pair: of letters, by
-# sender and mailbox. moved: of changes of deliveries, by mailbox and state.
-Group = Literal["all", "priority", "mailbox", "state", "quota", "reason", "pair", "moved"]
+# for each mailbox. quota, sender: see `Store.count`. reason: of deliveries, by mailbox and reason. pair: of
+# letters, by sender and mailbox. moved: of changes of deliveries, by mailbox and state.
+Group = Literal["all", "priority", "mailbox", "state", "quota", "sender", "reason", "pair", "moved"]
 
 
 class Tally(Brief, frozen=True, kw_only=True):

@@ -190,6 +190,8 @@ class Store(Protocol):
     @overload
     def count(self, query: Query, by: Literal["quota"]) -> tuple[int, int]: ...
     @overload
+    def count(self, query: Query, by: Literal["sender"]) -> dict[str, int]: ...
+    @overload
     def count(self, query: Query, by: Literal["reason"]) -> dict[tuple[str, str], int]: ...
     @overload
     def count(self, query: LetterQuery, by: Literal["pair"]) -> dict[tuple[str, str], int]: ...
@@ -201,8 +203,9 @@ class Store(Protocol):
         By `state`, only the query's `mailbox` counts, and the cost grows with the mail that is not done. By
         `quota`: how many letters count towards the quota of the query's `mailbox`, of all senders and of its
         `sender`; for a mailbox at another system that is the quota of the outbox for that system. These counts are
-        kept, so the cost does not depend on how many letters wait. By `pair` and `moved`, only the query's `after`
-        counts, and the cost grows with what came after it.
+        kept, so the cost does not depend on how many letters wait. By `sender`: how many count towards the quota
+        of the query's `mailbox`, which is one of this room, of each sender. By `pair` and `moved`, only the
+        query's `after` counts, and the cost grows with what came after it.
         """
 
     def letters(self, query: LetterQuery) -> list[Letter]: ...

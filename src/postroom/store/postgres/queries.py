@@ -26,6 +26,11 @@ SELECT total, own FROM ROOM.waiting(
           UNION ALL SELECT id FROM main.mailboxes WHERE ? = '' AND id = ({MEANT})),
     coalesce(({MEANT}), -1))"""
 
+WAITING_BY_SENDER = f"""
+SELECT s.name, count(*) FROM main.deliveries d JOIN main.letters l ON l.number = d.number
+JOIN main.mailboxes s ON s.id = l.sender
+WHERE d.mailbox = ({MEANT}) AND d.state < 3 AND d.seen = 0 GROUP BY s.name"""
+
 
 class PostgresQueries(Queries):
     """The queries of a room on a PostgreSQL server. Mailboxes are named by their names."""

@@ -27,7 +27,7 @@ from .clock import BOOT, ServerClock
 from .connection import Database
 from .errors import RESTORE, LookFirst, translated
 from .notification import ServerNotifier
-from .queries import CURSOR, QUOTA, TAKE, queries
+from .queries import CURSOR, QUOTA, TAKE, WAITING_BY_SENDER, queries
 from .schema import bring_up, check_server, version_of
 from .writes import as_json, look, must_look
 
@@ -298,6 +298,8 @@ class PostgresStore(QueryStore):
         return sorted(found, key=lambda f: f.delivery.arrived or f.delivery.number)[: query.limit]
 
     def count(self, query: Any, by: Group = "priority") -> Any:
+        if by == "sender":
+            return dict(self.query(WAITING_BY_SENDER, [fold(query.mailbox)] * 2))
         if by != "quota":
             return super().count(query, by)
         system = fold(system_of(query.mailbox)) if AT in query.mailbox else ""

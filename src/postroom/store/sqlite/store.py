@@ -28,7 +28,7 @@ from . import writes as sqlite_writes
 from .commit import Batch, commit
 from .connection import NEXT_NUMBER, Connection, translate, translated
 from .queries import WINDOW, bare, is_of_one_agent, queries
-from .writes import WAITING, place_of
+from .writes import WAITING, WAITING_BY_SENDER, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -235,6 +235,8 @@ class SqliteStore(QueryStore):
         if by == "quota":
             places = [place_of(query.mailbox, self._mailbox(query.mailbox)), self._mailbox(query.sender)]
             return tuple(self.query(WAITING, places)[0])
+        if by == "sender":
+            return dict(self.query(WAITING_BY_SENDER, [self._mailbox(query.mailbox)]))
         if isinstance(query, LetterQuery) and is_of_one_agent(query):
             return self.query(*queries.count_letters(query, self._own_letters(query, FAR)))[0][0]
         return super().count(query, by)

@@ -124,6 +124,8 @@ _COUNT_DELIVERIES = f"""
 INSERT INTO waiting SELECT place, sender, ?3 * letters FROM really WHERE true {_ADDED}"""
 _KEPT = "coalesce((SELECT letters FROM waiting WHERE place = ?1 AND sender = {sender}), 0)"
 WAITING = f"SELECT {_KEPT.format(sender=0)}, {_KEPT.format(sender='?2')}"
+WAITING_BY_SENDER = """
+SELECT m.name, w.letters FROM waiting w JOIN mailboxes m ON m.id = w.sender WHERE w.place = ? AND w.letters > 0"""
 _ALL_KEPT = "SELECT place, sender, letters FROM waiting WHERE letters <> 0"
 _ALL_REALLY = _REALLY.format(those="true")
 WRONG = f"""
