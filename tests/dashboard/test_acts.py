@@ -103,6 +103,18 @@ def test_a_visit_without_the_right_is_told_how_to_get_it(one: House, browser: Br
         assert 1 == len(dead(room, "other"))
 
 
+def test_own_dead_letters_are_revived_without_the_right_of_an_operator(
+    one: House, browser: Browser, room: Room
+) -> None:
+    kill_letters(room, "human", 2)
+    with house(one.daemon, browser) as plain, plain.tab("#/dead?mailbox=human") as tab:
+        tab.see(".list [role=option]", "Lost 1")
+        tab.press("g", "v", "j", "v", "R")
+        tab.see(".notices", "Revived 2 letters.")
+        assert set() == dead(room, "human")
+        assert 0 == tab.page.locator("button:has-text('Delete'), button:has-text('Revive all')").count()
+
+
 def test_a_task_is_given_and_canceled_and_its_receiver_is_told(one: House, room: Room) -> None:
     with one.tab("#/tasks") as tab:
         tab.see("main h1", "Tasks")

@@ -12,7 +12,7 @@ import pytest
 
 from postroom import Busy, NotAllowed
 from postroom.server import visits
-from postroom.server.visits import CODE_SECONDS, IDLE_SECONDS, Lender, Visits
+from postroom.server.visits import CODE_SECONDS, IDLE_SECONDS, Actor, Visits
 
 
 @pytest.fixture
@@ -123,11 +123,11 @@ def test_a_process_that_does_not_answer_is_busy(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(visits, "ACT_SECONDS", 0.01)
 
     async def play() -> None:
-        silent, deaf = Lender(lambda _notice: True), Lender(lambda _notice: False)
-        for lender in (silent, deaf):
+        silent, deaf = Actor(lambda _notice: True), Actor(lambda _notice: False)
+        for actor in (silent, deaf):
             with pytest.raises(Busy):
-                await lender.ask("act", {})
-        asked = asyncio.ensure_future(silent.ask("act", {}))
+                await actor.perform("act", {})
+        asked = asyncio.ensure_future(silent.perform("act", {}))
         await asyncio.sleep(0)
         silent.close()
         with pytest.raises(Busy, match="has ended"):
@@ -138,16 +138,16 @@ def test_a_process_that_does_not_answer_is_busy(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_process_that_has_ended_lends_to_no_visit(known: Visits, clock: list[float]) -> None:
-    lender, heard = Lender(lambda _notice: True), list[dict[str, Any]]()
+    actor, heard = Actor(lambda _notice: True), list[dict[str, Any]]()
 
     def push(notice: dict[str, Any]) -> bool:
         heard.append(notice)
         return True
 
-    _, visit = known.enter(known.open("human", is_proven=True, lender=lender, operator=True)[0])
+    _, visit = known.enter(known.open("human", is_proven=True, actor=actor, operator=True)[0])
     known.join(visit.principal, "tab", lambda: None, push)
     assert {"acts": True, "operator": True}.items() <= known.describe(visit).items()
-    known.stop_lending(lender)
+    known.remove_actor(actor)
     assert {"acts": False, "operator": False}.items() <= known.describe(visit).items()
     assert ["visit/changed"] == [one["method"] for one in heard]
     with pytest.raises(NotAllowed, match="only look"):

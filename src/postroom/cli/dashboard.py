@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .context import Context
 
 # What a visit may have done: verbs of the person's own mailbox and, with --operator, of the room.
-LENT = frozenset({"act", "send", "reply", "give_task", "task_step", "shown"})
+OF_PERSONS = frozenset({"act", "send", "reply", "give_task", "task_step", "shown", "revive"})
 OF_OPERATORS = frozenset({"revive", "revive_all", "purge_dead", "doctor"})
 
 
@@ -78,7 +78,7 @@ def run_dashboard(context: Context) -> Iterator[Answer]:
         opened = SocketClient(served).ask("open_visit", _signed(context, "open_visit", params))
         yield _opened(context, opened, "It may look, and change nothing.", acts=False)
         return
-    yield from _Lending(context, served).run(_signed(context, "open_visit", params))
+    yield from _Actor(context, served).run(_signed(context, "open_visit", params))
 
 
 def _check_no_agent(context: Context) -> None:
@@ -111,14 +111,14 @@ def _locked(_screen: Screen, data: Mapping[str, Any]) -> str:
     return "1 page was ended.\n" if data["ended"] == 1 else f"{data['ended']} pages were ended.\n"
 
 
-class _Lending:
+class _Actor:
     """One connection to the post room, over which a page has this process act."""
 
     def __init__(self, context: Context, path: str) -> None:
         self._rights = sign_in(context.mailbox) or "It may act for you until you press Ctrl-C here."
         self._context = context
         self._mailbox = context.mailbox.name
-        self._verbs = LENT | (OF_OPERATORS if context.get("operator") else frozenset())
+        self._of_operators = OF_OPERATORS if context.get("operator") else frozenset()
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(path)
         if not is_same_user(self._socket):
@@ -180,11 +180,11 @@ class _Lending:
 
     def _request(self, name: str, params: Mapping[str, Any]) -> Any:
         """Return the request of a page: of this person's mailbox alone, or an operator's."""
-        cls = own_verb(name) if name in self._verbs else None
+        cls = own_verb(name) if name in OF_PERSONS | self._of_operators else None
         if cls is None:
             hint = "postroom dashboard --operator" if name in OF_OPERATORS else "type it in a terminal"
             raise NotAllowed(f"{name!a} is not done from this page", field="visit", hint=hint)
         own = {key: value for key, value in params.items() if key != PROOF}
-        if "agent_id" in parameters(cls) and name not in OF_OPERATORS:
+        if "agent_id" in parameters(cls) and name not in self._of_operators:
             own["agent_id"] = self._mailbox
         return from_params(cls, own)

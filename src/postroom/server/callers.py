@@ -26,7 +26,7 @@ from ..store.sqlite.connection import NO_FILES, NO_FILES_HINT
 from .executor import INTERNAL
 from .protocol import Call, find_verb, is_alone
 from .requests import Schedule, SessionVerb, in_json
-from .visits import CODE_SECONDS, PREFIX, Lender
+from .visits import CODE_SECONDS, PREFIX, Actor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -72,7 +72,7 @@ class Caller:
         self._waits: set[asyncio.Future[Any]] = set()  # calls that wait for mail
         self._has_new_subscription = False  # whose confirmation was not sent yet
         self._has_left = False
-        self._lender: Lender | None = None  # made when this connection first lends its authority to a visit
+        self._actor: Actor | None = None  # made when this connection first lends its authority to a visit
         self._watch_token()
 
     # -- calls
@@ -221,10 +221,10 @@ class Caller:
         person = checked_mailbox(core, request.agent_id)
         if request.lends and self._push is None:
             raise Invalid("nothing can be asked of this caller later", field="lends", hint="use the socket")
-        if request.lends and self._lender is None and self._push is not None:
-            self._lender = Lender(self._push)
-        lender = self._lender if request.lends else None
-        code, _ = visits.open(person, is_proven=is_proven, operator=request.operator, lender=lender)
+        if request.lends and self._actor is None and self._push is not None:
+            self._actor = Actor(self._push)
+        actor = self._actor if request.lends else None
+        code, _ = visits.open(person, is_proven=is_proven, operator=request.operator, actor=actor)
         return {"code": code, "link": visits.link(code), "seconds": CODE_SECONDS}
 
     async def lock_visits(self, request: LockVisits) -> dict[str, Any]:
@@ -249,8 +249,8 @@ class Caller:
     def answer_visit(
         self, call: int, result: dict[str, Any] | None, error: dict[str, Any] | None
     ) -> dict[str, Any]:
-        if self._lender is not None:
-            self._lender.answer(call, result, error)
+        if self._actor is not None:
+            self._actor.answer(call, result, error)
         return {}
 
     def describe_visit(self) -> dict[str, Any]:
@@ -304,8 +304,8 @@ class Caller:
         """End the subscriptions and waits of a caller that is gone; its other calls are still carried out."""
         self._executor.visits.leave(self)
         self._broker.flow.forget(self)
-        if self._lender is not None:
-            self._executor.visits.stop_lending(self._lender)
+        if self._actor is not None:
+            self._executor.visits.remove_actor(self._actor)
         self._broker.forget(self)
         self.give_up()
 

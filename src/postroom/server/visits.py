@@ -48,32 +48,32 @@ LOCK = "if it was not you: postroom dashboard --lock ends all visits"
 Push: TypeAlias = Callable[[dict[str, Any]], bool]  # sends a notification; was it taken?
 
 
-class Lender:
-    """The connection of the process that acts for a visit, and what it was asked and has not answered."""
+class Actor:
+    """The connection of the process that acts for a visit, and the calls that it has not answered."""
 
     def __init__(self, push: Push) -> None:
         self._push = push
         self._numbers = itertools.count(1)
-        self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._calls: dict[int, asyncio.Future[dict[str, Any]]] = {}
 
-    async def ask(self, verb: str, params: dict[str, Any]) -> dict[str, Any]:
+    async def perform(self, verb: str, params: dict[str, Any]) -> dict[str, Any]:
         """Have the process carry out a verb; return its result, or raise its error."""
         number, busy = next(self._numbers), Busy("the process that acts for this page is busy", hint="try again")
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         call = notification("visit/asked", {"call": number, "verb": verb, "params": params})
-        if len(self._asked) >= MAX_ACTS or not self._push(call):
+        if len(self._calls) >= MAX_ACTS or not self._push(call):
             raise busy
-        self._asked[number] = answer
+        self._calls[number] = answer
         try:
             async with asyncio.timeout(ACT_SECONDS):
                 return await answer
         except TimeoutError:
             raise busy from None
         finally:
-            del self._asked[number]
+            del self._calls[number]
 
     def answer(self, number: int, result: dict[str, Any] | None, error: dict[str, Any] | None) -> None:
-        future = self._asked.get(number)
+        future = self._calls.get(number)
         if future is None or future.done():
             return
         if error is not None:
@@ -83,7 +83,7 @@ class Lender:
 
     def close(self) -> None:
         gone = Busy("the process that acted for this page has ended", hint=f"{AGAIN}, and say it again there")
-        for future in self._asked.values():
+        for future in self._calls.values():
             if not future.done():
                 future.set_exception(gone)
 
@@ -92,9 +92,9 @@ class Visit(Struct, eq=False, kw_only=True):
     """One person who looks, in any number of tabs."""
 
     person: str  # the mailbox as which it acts
-    operator: bool  # whether its lender also does an operator's work
+    operator: bool  # whether its actor also does an operator's work
     principal: Principal  # its `visit` is the hash of the token
-    lender: Lender | None = None
+    actor: Actor | None = None
     used_at: float = 0.0  # by the loop's time
     # What ends a connection of this visit, and what sends it a notification, by its caller.
     tabs: dict[object, tuple[Callable[[], None], Push]] = field(default_factory=dict)
@@ -126,13 +126,13 @@ class Visits:
     # -- opening
 
     def open(
-        self, person: str, *, is_proven: bool, operator: bool = False, lender: Lender | None = None
+        self, person: str, *, is_proven: bool, operator: bool = False, actor: Actor | None = None
     ) -> tuple[str, Visit]:
         """Return a code for a new visit. A visit that no person proved to want ends where agents have tokens."""
         if not self.url:
             raise NotAllowed("this post room serves no HTTP", hint="start it without --http off")
         principal = Principal(f"visit-{next(self._numbers)}", heeds_seals=not is_proven)
-        visit = Visit(person=person, operator=operator, principal=principal, lender=lender)
+        visit = Visit(person=person, operator=operator, principal=principal, actor=actor)
         while len(self._codes) >= MAX_CODES:
             del self._codes[min(self._codes, key=lambda one: self._codes[one].visit.is_proven)]
         code = _secret()
@@ -186,17 +186,17 @@ class Visits:
     def describe(self, visit: Visit) -> dict[str, Any]:
         return {
             "person": visit.person,
-            "acts": visit.lender is not None,
-            "operator": visit.operator and visit.lender is not None,
+            "acts": visit.actor is not None,
+            "operator": visit.operator and visit.actor is not None,
             "proven": visit.is_proven,
             "started_at": self._started_at,
         }
 
     async def act(self, visit: Visit, verb: str, params: dict[str, Any]) -> dict[str, Any]:
         """Have the process that opened a visit carry out a verb."""
-        if visit.lender is None:
+        if visit.actor is None:
             raise NotAllowed("this page may only look now", field="visit", hint=f"to act: {AGAIN}")
-        return await visit.lender.ask(verb, params)
+        return await visit.actor.perform(verb, params)
 
     # -- tabs, and the end
 
@@ -209,12 +209,12 @@ class Visits:
         for visit in self._visits.values():
             visit.tabs.pop(caller, None)
 
-    def stop_lending(self, lender: Lender) -> None:
+    def remove_actor(self, actor: Actor) -> None:
         """Note that a process that acted is gone: its visits only look from now on."""
-        lender.close()
+        actor.close()
         for visit in (*self._visits.values(), *(code.visit for code in self._codes.values())):
-            if visit.lender is lender:
-                visit.lender = None
+            if visit.actor is actor:
+                visit.actor = None
                 for _, push in list(visit.tabs.values()):
                     push(notification("visit/changed", {"acts": False}))
 
