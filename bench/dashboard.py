@@ -145,7 +145,8 @@ def busy(effort: Effort, folder: Path) -> Iterator[BusyRoom]:
         for number in range(AGENTS):
             room.mailbox(f"worker-{number}").register(scopes=[f"team-{number % TEAMS}"])
     words = [sys.executable, "-m", "postroom", "serve", "--json", "--room", str(path), "--http", "127.0.0.1:0"]
-    words += ["--socket", str(folder / "s")]
+    # Its letters are older than the retention: without this, the room would shrink while it is measured.
+    words += ["--socket", str(folder / "s"), "--set", "retain_for=0"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log)
     try:
