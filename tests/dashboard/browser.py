@@ -185,6 +185,29 @@ class Tab:
             f"request: {url}" for url in self.requests if not url.startswith((f"{self.address}/", "blob:"))
         ]
 
+    @contextmanager
+    def tasks(self) -> Iterator[list[float]]:
+        """What each task of the page takes in the block, in milliseconds of the processor; the longest comes first.
+
+        Not by the clock: on a busy machine that is the time of other programs too.
+        """
+        browser, found = self.page.context.browser, list[float]()
+        assert browser is not None
+        browser.start_tracing(page=self.page, categories=["toplevel", "__metadata"])
+        try:
+            yield found
+        finally:
+            events = json.loads(browser.stop_tracing())["traceEvents"]
+        names = {(one["pid"], one["tid"]): one["args"]["name"] for one in events if one["name"] == "thread_name"}
+        found += sorted(
+            (
+                one.get("tdur", 0) / 1000  # nothing where tracing began or ended within it
+                for one in events
+                if one["name"].endswith("RunTask") and names.get((one["pid"], one["tid"])) == "CrRendererMain"
+            ),
+            reverse=True,
+        )
+
     # -- what the service says, changed on its way
 
     def between(self, change: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any] | None]) -> None:

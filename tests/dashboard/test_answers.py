@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from postroom import draft
 from postroom.room import Room
 from tests.daemons import until
 from tests.dashboard.browser import STORED, House, Tab, house
@@ -228,6 +229,40 @@ def test_what_does_not_fit_in_one_answer_is_counted_and_can_be_reached(one: Hous
             )
         assert not [wanted for wanted in range(3) if not any(f"One of many {wanted}" in row for row in tab.rows())]
         assert [] == tab.complaints()
+
+
+def test_whoever_a_flood_hides_is_named_and_answered_by_keys(one: House, room: Room) -> None:
+    """Only the first thousand letters of a mailbox are looked at; more than that are of one sender here."""
+    with one.tab() as tab:
+        tab.see("main h1", "Waiting for you")
+        room.mailbox("flood").send_many([draft("human", f"noise {number}") for number in range(1300)])
+        id = (
+            room.mailbox("hidden-asker")
+            .send("human", "May I, please?", subject="A hidden question", kind="request")
+            .id
+        )
+        room.mailbox("late").send_many([draft("human", f"late {number}") for number in range(250)])
+        tab.page.click(".groups a:has-text('hidden-asker')")
+        tab.see(".list [role=option]", "A hidden question")
+        assert 1 == len(tab.rows())
+        tab.press("g", "r")
+        tab.page.wait_for_function("() => document.activeElement?.id === 'compose-words'")
+        tab.type("You may.")
+        tab.press("Enter")
+        tab.see(".notices", "Answered hidden-asker.")
+        assert ["You may."] == [reply.text for reply in room.mailbox("hidden-asker").trace(id).replies]
+        tab.see(".groups a", "late 250")
+        assert "+" in tab.text("nav .count")
+        tab.go("#/waiting?from=late")
+        tab.see(".list [role=option]", "late 0")
+        tab.page.click(".pane-head button:has-text('Show more')")
+        tab.press("G")
+        tab.see(".row.picked", "late 249")
+        assert [] == tab.complaints()
+    for name in ("flood", "late"):
+        while letters := room.mailbox("human").check(sender=name, limit=1000):
+            for letter in letters:
+                letter.ack()
 
 
 def test_drafts_of_letters_that_no_longer_wait_are_deleted_after_a_while(one: House, room: Room) -> None:

@@ -208,3 +208,9 @@ def test_tests_in_a_browser_are_skipped_only_where_none_can_be_had() -> None:
     assert "make browser" in browser.excuse(must_run=False, find=nothing, user=0)
     assert "make browser" in browser.excuse(must_run=True, find=lambda _: None, user=0)
     assert "make browser" in browser.excuse(must_run=True, find=nothing, user=1000)
+
+
+def test_no_line_of_a_script_is_longer_than_a_window() -> None:
+    scripts = [path for path in STATIC.rglob("*.js") if "vendor" not in path.parts and path.name != "hidden.js"]
+    lines = [(path.name, line) for path in scripts for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [] == [(name, line) for name, line in lines if len(line) > 120]

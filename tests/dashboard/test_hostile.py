@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import random
 import re
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.dashboard.browser import House, Tab, house
+from tests.dashboard.browser import House, Plant, Tab, house
 from tests.server.http.running import daemon
 
 if TYPE_CHECKING:
@@ -49,7 +48,15 @@ SLOW = {
     ),
     "addresses of full stops": ("http://a" + "." * 1980 + "x ") * 40,
 }
-LONGEST_TASK = 1500  # milliseconds on a busy machine; without a cut it is 47,000
+LONGEST_TASK = 50.0  # milliseconds; without a cut it is 47,000
+MANY: dict[str, Any] = {
+    "numbers that a browser would round": [
+        {"type": "data", "data": [9223372036854700000 + at for at in range(40_000)]}
+    ],
+    "a field in each of many": [{"type": "data", "data": {f"field {at}": {"at": at} for at in range(20_000)}}],
+    "many parts": [{"type": "text", "text": "abc \u05d0\u05d1\u05d2 " * 300} for _ in range(256)],
+    "many small parts": [{"type": "text", "text": "- x"} for _ in range(256)],
+}
 ELEMENTS = (
     *(
         "P",
@@ -115,8 +122,9 @@ def test_a_renderer_that_makes_markup_of_text_is_found(one: House) -> None:
     """The twin: the policy itself stops it, and that is a complaint."""
     with one.room() as room:
         sent = room.mailbox("mallory").send("human", MARKUP[1], subject="planted")
-    into = "requestAnimationFrame(() => { document.querySelector('.body').innerHTML = text; }); return parse(text).map(block);"
-    with one.tab("#/waiting", plant={"text.js": ("return parse(text).map(block);", into)}) as tab:
+    before = "for (const one of parse(text)) yield* block(into, one);"
+    after = f"requestAnimationFrame(() => {{ document.querySelector('.body').innerHTML = text; }}); {before}"
+    with one.tab("#/waiting", plant={"text.js": (before, after)}) as tab:
         tab.go(f"#/waiting?open={sent.id}")
         tab.see(".reader .body")
         tab.page.wait_for_timeout(300)
@@ -145,9 +153,10 @@ def test_hidden_and_reordering_characters_are_written_out_everywhere(one: House)
 def test_a_letter_that_is_slow_to_lay_out_is_cut(one: House, name: str) -> None:
     with one.room() as room:
         sent = room.mailbox("mallory").send("human", SLOW[name], subject=f"Slow: {name}")
-    with one.tab(f"#/waiting?open={sent.id}") as tab:
-        tab.see(".reader .body")
-        began = time.monotonic()
+
+    def read(tab: Tab) -> None:
+        tab.go(f"#/letter/{sent.id}")
+        is_whole(tab)
         tab.see(".reader .body .more", "of text are left")
         longest = tab.page.evaluate(
             """() => Math.max(0, ...[...document.querySelectorAll('.reader .piece, .reader p, .reader td')]
@@ -155,15 +164,119 @@ def test_a_letter_that_is_slow_to_lay_out_is_cut(one: House, name: str) -> None:
         )
         assert 2000 >= longest
         assert 12_000 >= tab.page.locator(".reader *").count()
-        # Laid out once more, alone.
-        spent = tab.page.evaluate(
-            """() => { const body = document.querySelector('.reader .body'); const began = performance.now();
-            body.style.width = '300px'; body.getBoundingClientRect(); body.style.width = ''; body.getBoundingClientRect();
-            return performance.now() - began; }"""
-        )
-        assert 2 * LONGEST_TASK > spent, f"{spent} ms"
-        assert time.monotonic() - began < 60
         is_harmless(tab)
+
+    assert LONGEST_TASK > longest_task(one, read)
+
+
+def longest_task(one: House, act: Callable[[Tab], None], plant: Plant | None = None) -> float:
+    """What the longest task of the page takes while something is done in it, in milliseconds of the processor.
+
+    It is done twice, in new tabs, and the shorter one counts: what belongs to the letters is there each time.
+    """
+    longest = []
+    for _ in range(2):
+        with one.tab("#/tasks", plant=plant) as tab:
+            tab.see("h1", "Tasks")
+            with tab.tasks() as spent:
+                act(tab)
+            assert [] == tab.complaints()
+            longest.append(spent[0])
+    return min(longest)
+
+
+def is_whole(tab: Tab) -> None:
+    """Wait until the opened letters are shown, and filled."""
+    tab.see(".reader .body")
+    tab.page.wait_for_function("() => !document.querySelector('.reader [aria-busy]')")
+
+
+def test_a_letter_that_is_laid_out_at_once_is_found(one: House) -> None:
+    """The twin: the same letters, not in pieces."""
+    text = SLOW["backticks"][:30_000] + "\n\n" + SLOW["a line of mixed direction"]
+    with one.room() as room:
+        sent = room.mailbox("mallory").send("human", text, subject="At once")
+
+    def read(tab: Tab) -> None:
+        tab.go(f"#/letter/{sent.id}")
+        is_whole(tab)
+
+    plant = {"text.js": ("const IN_A_FRAME = 6000;", "const IN_A_FRAME = 1e9;")}
+    assert LONGEST_TASK < longest_task(one, read, plant)
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_a_letter_of_many_things_is_shown_in_pieces(one: House, name: str) -> None:
+    with one.room() as room:
+        sent = room.mailbox("mallory").send("human", MANY[name], subject=f"Many: {name}")
+
+    def read(tab: Tab) -> None:
+        tab.go(f"#/letter/{sent.id}")
+        is_whole(tab)
+        for _ in range(2):
+            for button in tab.page.locator(".reader .body .more").all():
+                button.click()
+            is_whole(tab)
+        tab.page.keyboard.press("End")
+        is_harmless(tab)
+
+    assert LONGEST_TASK > longest_task(one, read)
+
+
+def test_more_of_a_letter_is_filled_in_without_a_jump(one: House) -> None:
+    with one.room() as room:
+        sent = room.mailbox("mallory").send("human", "\n\n".join(f"Line {at}." for at in range(20_000)))
+    with one.tab(f"#/letter/{sent.id}") as tab:
+        is_whole(tab)
+        tab.page.evaluate("() => document.querySelector('.reader .body .more').scrollIntoView()")
+        before = tab.page.evaluate("() => document.querySelector('.pages').scrollTop")
+        tab.page.click(".reader .body .more")
+        assert before == tab.page.evaluate("() => document.querySelector('.pages').scrollTop")
+        is_whole(tab)
+        assert before == tab.page.evaluate("() => document.querySelector('.pages').scrollTop")
+        assert "" == tab.page.evaluate("() => document.querySelector('.reader .body').style.minHeight")
+
+
+def test_a_long_thread_and_a_letter_to_many_are_shown_in_pieces(one: House) -> None:
+    subject = "abc \u05d0\u05d1\u05d2 " * 20
+    with one.room() as room:
+        mallory = room.mailbox("mallory")
+        first = mallory.send([f"worker-{at:03}" for at in range(1000)], "begin", subject=subject)
+        for number in range(450):  # a sender may write only so many answers a minute
+            worker = room.mailbox(f"worker-{number % 3:03}")
+            worker.send("mallory", f"{number} {subject}", in_reply_to=first.id)
+
+    def read(tab: Tab) -> None:
+        tab.go(f"#/letter/{first.id}")
+        tab.see(".thread-line", "51 letters of a long thread")
+        for shown in (151, 251, 351):
+            tab.page.click(".reader .pages > .more")
+            tab.see(".thread-line", f"{shown} letters of a long thread")
+        tab.page.click(".reader .pages > .more")
+        tab.see(".thread-line", "451 letters")
+        tab.see("article:last-of-type", "449")
+        tab.page.locator(f"#letter-{first.id} .under button", has_text="Deliveries").click()
+        tab.see(".stops", "worker-099")
+        tab.page.click("text=Show 100 of 900 more")
+        tab.page.wait_for_function("() => document.querySelectorAll('.stops tbody tr').length === 200")
+
+    assert LONGEST_TASK > longest_task(one, read)
+
+
+def test_hostile_letters_hold_no_list_up(one: House) -> None:
+    with one.room() as room:
+        for name, text in SLOW.items():
+            room.mailbox(f"mallory-{len(name)}").send("human", text, subject=text[:150].replace("\n", " "))
+
+    def read(tab: Tab) -> None:
+        tab.press("1")
+        tab.see(".row")
+        for _ in SLOW:
+            tab.press("j")
+            tab.page.wait_for_timeout(100)  # it is shown beside the list soon after
+            is_whole(tab)
+
+    assert LONGEST_TASK > longest_task(one, read)
 
 
 def test_the_bodies_of_a_heavy_thread_are_read_when_they_are_opened(one: House) -> None:
@@ -266,11 +379,10 @@ JUNK = (
 )
 RENDER = """async ([base, texts]) => {
   const { markdown } = await import(`${base}/text.js`);
-  const { render } = await import(`${base}/vendor/lit-html/lit-html.js`);
   return texts.map((text) => {
     const box = document.createElement("div");
     const began = performance.now();
-    render(markdown(text), box);
+    for (const _ of markdown(box, text));
     const spent = performance.now() - began;
     const all = [...box.querySelectorAll("*")];
     return {
@@ -323,7 +435,11 @@ def test_any_text_becomes_known_elements_and_no_word_is_lost(one: House) -> None
     ("before", "after", "found"),
     [
         ('cells.push(cells.splice(many - 1).join(" | "))', "cells.length = many", "a word was lost"),
-        ("html`<em>${one.of.map(inline)}</em>`;", "html`<i>${one.of.map(inline)}</i>`;", "an unknown element"),
+        (
+            "inline(child(into, one.kind), one.of)",
+            "inline(child(into, one.kind.slice(0, 1)), one.of)",
+            "an unknown element",
+        ),
         ("/^https?:\\/\\/[^\\s", "/^[^\\s", "another address"),
     ],
 )
@@ -336,7 +452,7 @@ def test_text_of_any_shape_is_rendered_in_linear_time(one: House) -> None:
     with one.tab() as tab:
         for name, text in SLOW.items():
             (got,) = rendered(tab, [text[: 64 * 1024]])
-            assert got["spent"] < LONGEST_TASK, name
+            assert got["spent"] < 30 * LONGEST_TASK, name  # by the clock, on a busy machine
             assert got["longest"] <= 2000, name
 
 

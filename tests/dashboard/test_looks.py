@@ -73,7 +73,7 @@ def test_axe_finds_nothing_where_there_is_nothing(empty: House) -> None:
 @pytest.mark.parametrize(
     ("file", "before", "after"),
     [
-        ("style.css", "--faint: light-dark(#5a6372", "--faint: light-dark(#b9c0cc"),  # low contrast
+        ("style.css", "--faint:light-dark(#5a6372", "--faint:light-dark(#b9c0cc"),  # low contrast
         ("list.js", 'this.element.setAttribute("aria-label", rows.label);', ""),  # a list without a name
         ("main.js", "drawWith(draw);", "drawWith(draw); document.documentElement.removeAttribute('lang');"),
         ("list.js", '<div role="option"', '<div role="row"'),  # a row that is no option of its list
@@ -137,14 +137,14 @@ def test_the_menu_and_the_columns_of_tasks_do_not_scroll_sideways(full: House) -
 
 def test_a_column_that_scrolls_sideways_is_found(full: House) -> None:
     with full.tab(
-        "#/tasks", plant={"style.css": (".task { display: grid;", ".task { width: 40rem; display: grid;")}
+        "#/tasks", plant={"style.css": (".task{display:grid;", ".task{width:40rem;display:grid;")}
     ) as tab:
         tab.see(".task", "Make it fast")
         assert [] != sideways(tab)
 
 
 def test_a_page_that_is_too_wide_is_found(full: House) -> None:
-    plant = {"style.css": ("#app { display: grid;", "#app { min-width: 90rem; display: grid;")}
+    plant = {"style.css": ("#app{display:grid;", "#app{min-width:90rem;display:grid;")}
     with full.tab(viewport={"width": 360, "height": 800}, plant=plant) as tab:
         tab.see("main h1")
         assert [] != too_wide(tab)

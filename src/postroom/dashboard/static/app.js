@@ -1,10 +1,11 @@
 /**
- * What all views stand on: drawing, addresses, the connection, answers with their states, and what waits for the person.
+ * What all views stand on: drawing, addresses, the connection, answers with their states, and what waits for the
+ * person.
  *
  * Pull is the truth: a notification only says when to ask. The first frame of the connection carries the token of the
- * visit; nothing is sent by itself, as a cookie would be. A call that was under way when the connection broke fails with
- * `Lost`: what only reads is asked again, and an action is said again with its own key. After each new connection every view
- * looks anew, because notifications may have been missed.
+ * visit; nothing is sent by itself, as a cookie would be. A call that was under way when the connection broke fails
+ * with `Lost`: what only reads is asked again, and an action is said again with its own key. After each new connection
+ * every view looks anew, because notifications may have been missed.
  */
 
 import { html, nothing } from "./vendor/lit-html/lit-html.js";
@@ -12,7 +13,7 @@ import { clockTime, visible } from "./text.js";
 
 // -- when the page is drawn: once for each frame in which something changed, and never while nobody sees it
 
-let asked = false;
+let isPlanned = false;
 /** @type {() => void} */
 let draw = () => {};
 
@@ -23,10 +24,10 @@ export function drawWith(how) {
 
 /** Draw the page with the next frame. */
 export function redraw() {
-  if (asked) return;
-  asked = true;
+  if (isPlanned) return;
+  isPlanned = true;
   requestAnimationFrame(() => {
-    asked = false;
+    isPlanned = false;
     draw();
   });
 }
@@ -51,7 +52,12 @@ export function placeOf(hash) {
   return { view: view || "waiting", name, filters: new URLSearchParams(query) };
 }
 
-/** @param {string} view @param {string} [name] @param {Record<string, string | undefined | null>} [filters] @returns {string} */
+/**
+ * @param {string} view
+ * @param {string} [name]
+ * @param {Record<string, string | undefined | null>} [filters]
+ * @returns {string}
+ */
 export function addressOf(view, name = "", filters = {}) {
   const kept = Object.entries(filters).filter((/** @type {[string, any]} */ [, value]) => value);
   const query = new URLSearchParams(/** @type {[string, string][]} */ (kept)).toString();
@@ -165,7 +171,11 @@ class Client extends EventTarget {
     return this.#send(method, params);
   }
 
-  /** Act as the person: the process that holds the key carries it out. @param {string} verb @param {Record<string, unknown>} params */
+  /**
+   * Act as the person: the process that holds the key carries it out.
+   * @param {string} verb
+   * @param {Record<string, unknown>} params
+   */
   act(verb, params) {
     return this.call("visit/act", { verb, params }, { reads: false });
   }
@@ -242,7 +252,8 @@ function parseExactly(text) {
   const exact = /** @type {(key: string, value: unknown, context?: {source: string}) => unknown} */ (
     (_key, value, context) =>
       typeof value === "number" && !Number.isSafeInteger(value) && context && /^-?\d+$/.test(context.source)
-        ? BigInt(context.source) : value
+        ? BigInt(context.source)
+        : value
   );
   return JSON.parse(text, exact);
 }
@@ -260,43 +271,53 @@ export class Source {
   error = null;
   at = 0; // when the answer came
   slow = false; // no answer yet, for longer than SLOW
-  #asked = 0; // the number of the last question
+  #latest = 0; // the number of the last question
   #answered = 0;
   #again = false;
   #under = false; // a question is under way
   #soon = 0; // the timer of a question that is asked soon
   /** @type {() => void} */
-  #heard = () => {};
+  #onAnswer = () => {};
 
   /** @param {() => Promise<T>} ask */
   constructor(ask) {
     this.ask = ask;
   }
 
-  /** Call a function after each answer, also while the page is hidden. @param {() => void} heard */
-  listen(heard) {
-    this.#heard = heard;
+  /** Call a function after each answer, also while the page is hidden. @param {() => void} onAnswer */
+  listen(onAnswer) {
+    this.#onAnswer = onAnswer;
   }
 
   /** Ask anew. While a question is under way, one more is asked after it. @returns {Promise<void>} */
   async load() {
-    if (this.#under) { this.#again = true; return; }
+    if (this.#under) {
+      this.#again = true;
+      return;
+    }
     this.#under = true;
-    const number = (this.#asked += 1);
-    const timer = setTimeout(() => { this.slow = true; redraw(); }, SLOW);
+    const number = (this.#latest += 1);
+    const timer = setTimeout(() => {
+      this.slow = true;
+      redraw();
+    }, SLOW);
     try {
       const value = await this.ask();
       if (number > this.#answered) Object.assign(this, { value, error: null, at: Date.now() });
       this.#answered = number;
     } catch (error) {
-      if (number > this.#answered && !(error instanceof Lost)) this.error = error instanceof Refusal ? error : new Refusal({ message: String(error) });
+      if (number > this.#answered && !(error instanceof Lost))
+        this.error = error instanceof Refusal ? error : new Refusal({ message: String(error) });
     } finally {
       clearTimeout(timer);
       this.slow = this.#under = false;
-      this.#heard();
+      this.#onAnswer();
       redraw();
     }
-    if (this.#again) { this.#again = false; await this.load(); }
+    if (this.#again) {
+      this.#again = false;
+      await this.load();
+    }
   }
 
   /** Ask anew, but not within so many milliseconds of the last answer: then soon after. @param {number} pause */
@@ -304,7 +325,10 @@ export class Source {
     if (this.#soon) return;
     const left = this.at + pause - Date.now();
     if (left <= 0) return void this.load();
-    this.#soon = setTimeout(() => { this.#soon = 0; this.load(); }, left);
+    this.#soon = setTimeout(() => {
+      this.#soon = 0;
+      this.load();
+    }, left);
   }
 
   /** Forget the answer: the question is another one now. */
@@ -312,7 +336,7 @@ export class Source {
     this.value = undefined;
     this.error = null;
     this.at = 0;
-    this.#answered = this.#asked += 1;
+    this.#answered = this.#latest += 1;
     this.#under = this.#again = false;
   }
 }
@@ -328,8 +352,10 @@ export function framed(source, { isEmpty, empty, content }) {
   const { value, error } = source;
   if (error?.forbids) return refused(error);
   if (value === undefined) return error ? failed(error, () => source.load()) : source.slow ? loading() : nothing;
-  const warning = error ? html`<div class="notice bad" role="alert"><span>${error.message}</span>
-    <button type="button" @click=${() => source.load()}>Try again</button></div>` : nothing;
+  const warning = error
+    ? html`<div class="notice bad" role="alert"><span>${error.message}</span>
+    <button type="button" @click=${() => source.load()}>Try again</button></div>`
+    : nothing;
   return html`${warning}${isEmpty(value) ? nothingHere(empty()) : content(value)}`;
 }
 
@@ -340,26 +366,79 @@ function loading() {
 
 /** @param {Empty} words */
 function nothingHere({ title, text, command }) {
-  return html`<div class="state empty"><svg viewBox="0 0 48 48" aria-hidden="true"><path d="M6 14h36v22H6z M6 15l18 13 18-13" /></svg>
-    <h2>${title}</h2>${text ? html`<p>${text}</p>` : nothing}${command ? html`<p><code>${command}</code></p>` : nothing}</div>`;
+  return html`<div class="state empty"><svg viewBox="0 0 48 48" aria-hidden="true"><path
+    d="M6 14h36v22H6z M6 15l18 13 18-13" /></svg>
+    <h2>${title}</h2>${text ? html`<p>${text}</p>` : nothing}${command ? html`<p><code>${command}</code></p>`
+      : nothing}</div>`;
 }
 
 /** @param {Refusal} error */
 function refused(error) {
-  return html`<div class="state refused" role="alert"><svg viewBox="0 0 48 48" aria-hidden="true"><path d="M12 22h24v18H12z M17 22v-6a7 7 0 0 1 14 0v6" /></svg>
+  return html`<div class="state refused" role="alert"><svg viewBox="0 0 48 48" aria-hidden="true"><path
+    d="M12 22h24v18H12z M17 22v-6a7 7 0 0 1 14 0v6" /></svg>
     <h2>Not allowed</h2><p>${error.message}</p>
-    ${error.hint ? html`<p>This would be: <code>${error.hint}</code></p>` : html`<p>Open the dashboard with more rights: <code>postroom dashboard --operator</code></p>`}</div>`;
+    ${error.hint ? html`<p>This would be: <code>${error.hint}</code></p>`
+      : html`<p>Open the dashboard with more rights: <code>postroom dashboard --operator</code></p>`}</div>`;
 }
 
 /** @param {Refusal} error @param {() => void} again */
 export function failed(error, again) {
   return html`<div class="state failed" role="alert"><h2>This cannot be shown now</h2><p>${error.message}</p>
-    ${error.hint ? html`<p>${error.hint}</p>` : nothing}${error.kind.startsWith("Unknown") ? nothing : html`<button type="button" @click=${again}>Try again</button>`}</div>`;
+    ${error.hint ? html`<p>${error.hint}</p>` : nothing}${error.kind.startsWith("Unknown") ? nothing
+      : html`<button type="button" @click=${again}>Try again</button>`}</div>`;
 }
 
 /** @param {number} at @param {string} why */
 export function stale(at, why) {
   return html`<div class="notice stale" role="status"><span>As of <time>${clockTime(at)}</time>. ${why}</span></div>`;
+}
+
+// -- what views are made of
+
+/** @typedef {import("./list.js").List<any>} List */
+
+/** What most views do alike: one source, and one list. */
+export class Page {
+  /** @type {Source<any>} */
+  source = new Source(() => Promise.resolve());
+  /** @type {List | null} */
+  list = null;
+
+  /** @param {Place} _place */
+  enter(_place) {
+    this.source.load();
+  }
+
+  refresh() {
+    this.source.refresh(1900);
+  }
+
+  at() {
+    return this.source.at;
+  }
+
+  focus() {
+    this.list?.focus();
+  }
+}
+
+/** @param {string} label @param {unknown} head @param {unknown} content @returns {unknown} a view without a reader */
+export function single(label, head, content) {
+  return html`<div class="panes single"><section class="pane" aria-label=${label}>
+    <header class="pane-head"><h1>${label}</h1>${head}</header>${content}</section></div>`;
+}
+
+/**
+ * @param {string} label @param {string[]} columns their names; behind a # are numbers
+ * @param {unknown[][]} rows
+ */
+export function table(label, columns, rows) {
+  const look = (/** @type {number} */ at) => (columns[at].startsWith("#") ? "number" : "");
+  const heads = columns.map((name, at) => html`<th scope="col" class=${look(at)}>${name.replace("#", "")}</th>`);
+  const row = (/** @type {unknown[]} */ cells) =>
+    html`<tr>${cells.map((cell, at) => html`<td class=${look(at)}>${cell}</td>`)}</tr>`;
+  return html`<div class="wide" tabindex="0" role="group" aria-label=${label}><table>
+    <thead><tr>${heads}</tr></thead><tbody>${rows.map(row)}</tbody></table></div>`;
 }
 
 // -- what all views share: who the person is, what waits, and what can be done with it
@@ -405,13 +484,22 @@ export const isOperator = () => mayAct() && (client.visit?.operator ?? false);
 
 const PAGE = 1000; // entries of what waits that are asked for at first, and each time that more are wanted
 
-/** How many entries are asked for, and how many more wait. */
-export const waitingPage = { limit: PAGE, more: 0, next() { this.limit += PAGE; return waiting.load(); } };
+/** How many entries are asked for, how many more wait, and whose letters are not among them. */
+export const waitingPage = {
+  limit: PAGE,
+  more: 0,
+  /** @type {{sender: string, letters: number}[]} */
+  senders: [],
+  next() {
+    this.limit += PAGE;
+    return waiting.load();
+  },
+};
 
 /** @type {Source<Entry[]>} */
 export const waiting = new Source(async () => {
   const answer = await client.call("mail/waiting", { agent_id: person(), limit: waitingPage.limit, opened: true });
-  waitingPage.more = answer.more;
+  Object.assign(waitingPage, { more: answer.more, senders: answer.senders });
   return answer.waiting;
 });
 

@@ -1,14 +1,228 @@
 /**
- * The text that is being written: for an action on one letter or several, or a new letter.
+ * What the person types: keys, dialogs, and the text of an answer or a letter.
+ *
+ * Keys mean what they mean in `postroom inbox`; they mean nothing while one types, composes a character, holds a
+ * modifier or is in a dialog. Single keys can be turned off, for people who speak to their computer.
  *
  * What is written is kept in the page's storage from its first character on, by letter and action, with the key under
- * which it is sent. Sent again after a lost connection, it arrives once. Esc goes back and keeps it. One text for several
- * letters is a draft of its own, and each letter has its own key.
+ * which it is sent. Sent again after a lost connection, it arrives once. Esc goes back and keeps it. One text for
+ * several letters is a draft of its own, and each letter has its own key.
  */
 
-import { html, nothing } from "./vendor/lit-html/lit-html.js";
-import { client, Lost, mayAct, person, redraw, Refusal, say, sayError, Source, store, stored, waiting, wordsOf } from "./app.js";
+import { html, nothing, render } from "./vendor/lit-html/lit-html.js";
+import {
+  actions,
+  client,
+  Lost,
+  mayAct,
+  person,
+  redraw,
+  Refusal,
+  say,
+  sayError,
+  Source,
+  store,
+  stored,
+  waiting,
+  wordsOf,
+} from "./app.js";
 import { counted, oneLine } from "./text.js";
+
+// -- keys by name
+
+const NAMES = /** @type {Record<string, string>} */ ({
+  ArrowUp: "up",
+  ArrowDown: "down",
+  ArrowLeft: "left",
+  ArrowRight: "right",
+  PageUp: "pgup",
+  PageDown: "pgdn",
+  Home: "home",
+  End: "end",
+  Enter: "enter",
+  Escape: "esc",
+  " ": "space",
+});
+const SINGLE = "postroom.keys";
+
+export const singleKeys = () => stored(SINGLE) !== "off";
+export const turnSingleKeys = () => store(SINGLE, singleKeys() ? "off" : null);
+
+/** @param {KeyboardEvent} event @returns {string} the name of the key; empty where it is none of ours */
+export function keyOf(event) {
+  if (event.isComposing || event.defaultPrevented) return "";
+  const target = /** @type {Element} */ (event.target);
+  if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k") return "palette";
+  if (event.ctrlKey || event.metaKey || event.altKey) return "";
+  if (target.closest?.("input, textarea, select, dialog, [contenteditable]")) return "";
+  const name = NAMES[event.key] ?? (event.key.length === 1 ? event.key : "");
+  if ((name === "enter" || name === "space") && target.closest?.("button, a, summary")) return "";
+  if (target.closest?.("pre, .wide") && ["left", "right"].includes(name)) return "";
+  if (name.length === 1 && !singleKeys()) return "";
+  return name;
+}
+
+/** What each key is for: in every view. */
+const EVERYWHERE = [
+  ["1 … 8", "the views, in the order of the menu"],
+  ["/", "search"],
+  ["Ctrl-K  .", "commands by name"],
+  ["?", "this page"],
+  ["w", "write a new letter"],
+];
+const LISTS = [
+  ["↓ ↑  j k", "the one below, the one above"],
+  ["Space  g G", "a page on; to the beginning, to the end"],
+  ["Enter  o", "open it: the letter whole, and its thread"],
+  ["n p", "when one is open: the next, the one before"],
+  ["q Esc ←", "back to the list"],
+  ["v", "mark it; what follows is for all that are marked"],
+  ["y", "copy its id"],
+];
+const WAITING = [
+  ["s", "what you sent, and back to what waits"],
+  ["f", "show news, or fold them"],
+];
+const VIEWS = [
+  [", t", "Flow: hold what arrives; a table in place of the picture"],
+  ["s", "Agents: sort otherwise"],
+  ["← →  i x", "Tasks: the next column; give one; cancel yours"],
+  ["R", "Dead letters: revive"],
+];
+
+// -- the dialogs
+
+/** @typedef {{name: string, key: string, run: () => void}} Command */
+
+const dialog = document.createElement("dialog");
+document.body.append(dialog);
+
+/** @param {unknown} content @param {string} label @param {string} [look] */
+function open(content, label, look = "") {
+  dialog.className = look;
+  dialog.setAttribute("aria-label", label);
+  render(content, dialog);
+  if (!dialog.open) dialog.showModal();
+}
+
+export const close = () => dialog.close();
+dialog.addEventListener("click", (event) => event.target === dialog && close());
+
+/** @param {string[][]} rows */
+const keyTable = (rows) =>
+  html`<dl class="keys">${rows.map(([keys, means]) => html`<div><dt>${keys.split(" ").map((key) => (key && key !== "…"
+    ? html`<kbd>${key}</kbd> ` : key))}</dt><dd>${means}</dd></div>`)}</dl>`;
+
+export function help() {
+  const table = Object.entries({ ...actions.value?.keys, e: "answer; of a task you took on: its result" }).filter(
+    ([key]) => key !== "w",
+  );
+  open(
+    html`<header><h2>Keys</h2><button type="button" @click=${close}>Close <kbd>Esc</kbd></button></header>
+    <div class="columns"><section><h3>Everywhere</h3>${keyTable(EVERYWHERE)}<h3>Lists and
+      letters</h3>${keyTable(LISTS)}<h3>In one view</h3>${keyTable(VIEWS)}</section>
+    <section><h3>What waits for you</h3>${keyTable([...table, ...WAITING])}
+    <h3>While you write</h3>${keyTable([
+      ["Enter", "sends it"],
+      ["Esc", "goes back; what you wrote is kept"],
+    ])}
+    <label class="switch"><input type="checkbox" .checked=${singleKeys()} @change=${() => {
+      turnSingleKeys();
+      help();
+    }}> Single-letter shortcuts</label></section></div>`,
+    "Keys",
+    "help",
+  );
+}
+
+let query = "";
+let at = 0;
+
+/** @param {Command[]} commands */
+export function palette(commands) {
+  query = "";
+  at = 0;
+  drawPalette(commands);
+  dialog.querySelector("input")?.focus();
+}
+
+/** @param {Command[]} commands */
+function drawPalette(commands) {
+  const words = query.toLowerCase().split(/\s+/);
+  const found = commands.filter((one) => words.every((word) => one.name.toLowerCase().includes(word)));
+  at = Math.max(0, Math.min(at, found.length - 1));
+  const run = (/** @type {Command | undefined} */ one) => {
+    close();
+    one?.run();
+  };
+  open(
+    html`<input type="text" role="combobox" aria-label="A command" aria-expanded="true" aria-controls="commands"
+      aria-activedescendant=${found.length ? `command-${at}` : nothing}
+      placeholder="What do you want to do?" autocomplete="off" .value=${query}
+      @input=${(/** @type {Event} */ event) => {
+        query = /** @type {HTMLInputElement} */ (event.target).value;
+        at = 0;
+        drawPalette(commands);
+      }}
+      @keydown=${(/** @type {KeyboardEvent} */ event) => {
+        if (event.key === "Enter" && !event.isComposing) run(found[at]);
+        else if (event.key === "ArrowDown") at += 1;
+        else if (event.key === "ArrowUp") at -= 1;
+        else return;
+        event.preventDefault();
+        if (dialog.open) drawPalette(commands);
+      }}>
+    <ul id="commands" role="listbox" aria-label="Commands">${found.map((one, place) => html`<li role="option"
+      id="command-${place}" aria-selected=${place === at}
+        @click=${() => run(one)}><span>${one.name}</span>${one.key ? html`<kbd>${one.key}</kbd>` : nothing}</li>`)}</ul>
+    ${found.length ? nothing : html`<p class="faint">No command has this name.</p>`}`,
+    "Commands",
+    "palette",
+  );
+}
+
+/**
+ * Ask before something that cannot be taken back. With a number, the person types it.
+ * @param {{title: string, text: string, button: string, number?: number}} question @returns {Promise<boolean>}
+ */
+export function confirm({ title, text, button, number }) {
+  let typed = "";
+  return new Promise((resolve) => {
+    const answer = (/** @type {boolean} */ yes) => {
+      resolve(yes);
+      close();
+    };
+    dialog.addEventListener("close", () => resolve(false), { once: true });
+    const draw = () =>
+      open(
+        html`<form @submit=${(/** @type {Event} */ event) => {
+          event.preventDefault();
+          if (number === undefined || typed.trim() === String(number)) answer(true);
+        }}>
+      <h2>${title}</h2><p>${text}</p>
+      ${
+        number === undefined
+          ? nothing
+          : html`<label>Type the number ${number} to go on <input inputmode="numeric" autocomplete="off" .value=${typed}
+          @input=${(
+              /** @type {Event} */ event,
+            ) => {
+              typed = /** @type {HTMLInputElement} */ (event.target).value;
+              draw();
+            }}></label>`
+      }
+      <div class="bar"><button class="danger"
+        ?disabled=${number !== undefined && typed.trim() !== String(number)}>${button}</button><button type="button"
+        @click=${() => answer(false)}>No</button></div></form>`,
+        title,
+        "confirm",
+      );
+    draw();
+    /** @type {HTMLElement | null} */ (dialog.querySelector(number === undefined ? "button" : "input"))?.focus();
+  });
+}
+
+// -- the text that is being written
 
 /** @typedef {import("./types.js").Entry} Entry @typedef {import("./types.js").Action} Action */
 
@@ -18,7 +232,9 @@ const KEPT = 30 * 86_400_000; // milliseconds for which a draft is kept whose le
 const draftName = (letter, action) => `${DRAFT} ${letter} ${action}`;
 /** @param {boolean} repeated */
 const once = (repeated) => (repeated ? " It had arrived the first time, and was sent once." : "");
-const newKey = () => crypto.randomUUID?.() ?? Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(16)).join("-");
+const newKey = () =>
+  crypto.randomUUID?.() ??
+  Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(16)).join("-");
 
 /** @typedef {{words: string, to: string, subject: string, key: string, tried: boolean, at: number}} Draft */
 
@@ -47,7 +263,10 @@ function sweep() {
   const waits = new Set(waiting.value.map((entry) => entry.letter)).add("new");
   try {
     for (const name of Object.keys(localStorage).filter((one) => one.startsWith(`${DRAFT} `))) {
-      const letters = name.slice(DRAFT.length + 1).split(" ")[0].split("+");
+      const letters = name
+        .slice(DRAFT.length + 1)
+        .split(" ")[0]
+        .split("+");
       if (!letters.some((letter) => waits.has(letter)) && Date.now() - draftOf(name).at > KEPT) store(name, null);
     }
   } catch {
@@ -55,7 +274,10 @@ function sweep() {
   }
 }
 
-/** An action that is not in the service's table: a verb of its own. @typedef {{verb: string, params: Record<string, unknown>, heading: string, done: string, words?: string}} Own */
+/**
+ * An action that is not in the service's table: a verb of its own.
+ * @typedef {{verb: string, params: Record<string, unknown>, heading: string, done: string, words?: string}} Own
+ */
 
 const MOST_NAMES = 1000;
 
@@ -95,7 +317,9 @@ class Composer {
   }
 
   get #about() {
-    return this.entries.length ? this.entries.map((entry) => entry.letter) : [this.isNew ? "new" : String(this.own?.params.id ?? "new")];
+    return this.entries.length
+      ? this.entries.map((entry) => entry.letter)
+      : [this.isNew ? "new" : String(this.own?.params.id ?? "new")];
   }
 
   /**
@@ -108,15 +332,30 @@ class Composer {
     sweep();
     const draft = draftName(this.#about.join("+"), action.name);
     const kept = draftOf(draft);
-    Object.assign(this, { draft, key: kept.key || newKey(), tried: kept.tried, several: entries.length > 1, words: kept.words, to: kept.to || String(own?.params.to ?? ""), subject: kept.subject });
+    Object.assign(this, {
+      draft,
+      key: kept.key || newKey(),
+      tried: kept.tried,
+      several: entries.length > 1,
+      words: kept.words,
+      to: kept.to || String(own?.params.to ?? ""),
+      subject: kept.subject,
+    });
     if (!action.asks && !own) return void this.send();
     redraw();
-    requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById(this.isNew && !this.to ? "compose-to" : "compose-words")?.focus()));
+    requestAnimationFrame(() =>
+      requestAnimationFrame(() =>
+        document.getElementById(this.isNew && !this.to ? "compose-to" : "compose-words")?.focus(),
+      ),
+    );
   }
 
   /** Write a new letter, or give a task. @param {string} [to] @param {boolean} [isTask] */
   write(to = "", isTask = false) {
-    this.begin({ key: "w", name: "compose", asks: isTask ? "What is to be done?" : "Your letter:", optional: false }, []);
+    this.begin(
+      { key: "w", name: "compose", asks: isTask ? "What is to be done?" : "Your letter:", optional: false },
+      [],
+    );
     Object.assign(this, { to: to || this.to, givesTask: isTask });
     this.names.load();
   }
@@ -132,7 +371,10 @@ class Composer {
 
   #keep() {
     const { words, to, subject, key, tried } = this;
-    store(this.draft, words || to || subject || tried ? JSON.stringify({ words, to, subject, key, tried, at: Date.now() }) : null);
+    store(
+      this.draft,
+      words || to || subject || tried ? JSON.stringify({ words, to, subject, key, tried, at: Date.now() }) : null,
+    );
   }
 
   async send() {
@@ -148,34 +390,38 @@ class Composer {
     const done = [];
     /** @type {string[]} */
     const gone = [];
-    let said = "";
+    let outcome = "";
     for (const letter of this.#about) {
       const key = this.several ? `${this.key}.${letter}` : this.key;
       try {
-        said = await this.#perform(letter, key);
+        outcome = await this.#perform(letter, key);
         done.push(letter);
       } catch (error) {
         if (error instanceof Refusal && error.kind === "Conflict" && entries.length) {
           gone.push(letter);
-          said = error.message;
+          outcome = error.message;
           continue;
         }
         this.isSending = false;
         this.entries = entries.filter((entry) => !done.includes(entry.letter) && !gone.includes(entry.letter));
         if (done.length) this.settled(done, action.name);
-        if (!action.asks && !own) { this.action = null; sayError(error); return; }
+        if (!action.asks && !own) {
+          this.action = null;
+          sayError(error);
+          return;
+        }
         return this.#refuse(this.#why(error));
       }
     }
     this.isSending = false;
     if (!done.length && this.words.trim()) {
       waiting.load();
-      return this.#refuse(`${said} Your words are kept here.`);
+      return this.#refuse(`${outcome} Your words are kept here.`);
     }
     store(draft, null);
     this.action = null;
-    const all = done.length > 1 ? `Done with ${counted(done.length, "letter")}.${gone.length ? ` ${gone.length} no longer waited for you.` : ""}` : said;
-    say(all, done.length === 0);
+    const late = gone.length ? ` ${gone.length} no longer waited for you.` : "";
+    say(done.length > 1 ? `Done with ${counted(done.length, "letter")}.${late}` : outcome, done.length === 0);
     this.settled(done, action.name);
     waiting.load();
     this.closed();
@@ -189,24 +435,45 @@ class Composer {
     this.key = newKey();
     this.#keep();
     waiting.load();
-    return this.isNew || this.own?.verb === "reply" ? "Your first words were sent before the connection broke. Enter sends these as another letter." : error.message;
+    return this.isNew || this.own?.verb === "reply"
+      ? "Your first words were sent before the connection broke. Enter sends these as another letter."
+      : error.message;
   }
 
   /** @param {string} letter @param {string} key @returns {Promise<string>} what was done */
   async #perform(letter, key) {
     const words = this.words.trim();
     if (this.own) {
-      const { repeated } = await client.act(this.own.verb, { ...this.own.params, [this.own.words ?? "body"]: words, key });
+      const { repeated } = await client.act(this.own.verb, {
+        ...this.own.params,
+        [this.own.words ?? "body"]: words,
+        key,
+      });
       return this.own.done + once(repeated);
     }
     if (this.isNew) {
-      const receipt = await client.act(this.givesTask ? "give_task" : "send", { to: this.to.trim(), subject: this.subject.trim(), body: words, key });
-      const unknown = (receipt.unknown ?? []).filter((/** @type {string} */ name) => name !== person()).map((/** @type {string} */ name) => oneLine(name, 60));
-      const waits = unknown.length ? ` No agent named ${unknown.join(" or ")} has been seen here yet. The letter will wait.` : "";
+      const receipt = await client.act(this.givesTask ? "give_task" : "send", {
+        to: this.to.trim(),
+        subject: this.subject.trim(),
+        body: words,
+        key,
+      });
+      const unknown = (receipt.unknown ?? [])
+        .filter((/** @type {string} */ name) => name !== person())
+        .map((/** @type {string} */ name) => oneLine(name, 60));
+      const waits = unknown.length
+        ? ` No agent named ${unknown.join(" or ")} has been seen here yet. The letter will wait.`
+        : "";
       return `${this.givesTask ? "Given" : "Sent"} to ${oneLine(this.to, 60)}.${waits}${once(receipt.repeated)}`;
     }
     const entry = this.entries.find((one) => one.letter === letter);
-    const answer = await client.act("act", { letter, action: this.action?.name, words, key, state: entry?.state ?? null });
+    const answer = await client.act("act", {
+      letter,
+      action: this.action?.name,
+      words,
+      key,
+      state: entry?.state ?? null,
+    });
     return answer.done + once(answer.repeated);
   }
 
@@ -239,20 +506,44 @@ class Composer {
     const { action, entries } = this;
     if (!action) return nothing;
     const many = entries.length > 1;
-    const heading = this.own?.heading ?? (this.givesTask ? "New task" : this.isNew ? "New letter" : many ? `${begun(action.name)} ${counted(entries.length, "letter")}` : `${begun(action.name)}: ${oneLine(entries[0]?.subject || entries[0]?.text, 80)}`);
-    return html`<form class="composer" aria-label=${heading} @submit=${(/** @type {Event} */ event) => { event.preventDefault(); this.send(); }}
+    const heading =
+      this.own?.heading ??
+      (this.givesTask
+        ? "New task"
+        : this.isNew
+          ? "New letter"
+          : many
+            ? `${begun(action.name)} ${counted(entries.length, "letter")}`
+            : `${begun(action.name)}: ${oneLine(entries[0]?.subject || entries[0]?.text, 80)}`);
+    return html`<form class="composer" aria-label=${heading} @submit=${(/** @type {Event} */ event) => {
+      event.preventDefault();
+      this.send();
+    }}
         @keydown=${(/** @type {KeyboardEvent} */ event) => this.#keyed(event)}>
-      <h3><bdi>${heading}</bdi>${!this.isNew && !many && entries[0] ? html` <span class="faint">to <bdi>${oneLine(entries[0].from, 60)}</bdi></span>` : nothing}</h3>
-      ${this.isNew ? html`<div class="fields"><label>To  <input id="compose-to" list="compose-names" autocomplete="off" spellcheck="false" .value=${this.to} @input=${(/** @type {Event} */ event) => this.#typed("to", event)}></label>
-        <datalist id="compose-names">${(this.names.value ?? []).map((name) => html`<option value=${name}></option>`)}</datalist>
-        <label>Subject <input autocomplete="off" .value=${this.subject} @input=${(/** @type {Event} */ event) => this.#typed("subject", event)}></label></div>` : nothing}
+      <h3><bdi>${heading}</bdi>${!this.isNew && !many && entries[0]
+        ? html` <span class="faint">to <bdi>${oneLine(entries[0].from, 60)}</bdi></span>` : nothing}</h3>
+      ${
+        this.isNew
+          ? html`<div class="fields"><label>To  <input id="compose-to" list="compose-names" autocomplete="off"
+          spellcheck="false" .value=${this.to}
+            @input=${(/** @type {Event} */ event) => this.#typed("to", event)}></label>
+        <datalist id="compose-names">${(this.names.value ?? []).map((name) => html`<option
+          value=${name}></option>`)}</datalist>
+        <label>Subject <input autocomplete="off" .value=${this.subject}
+          @input=${(/** @type {Event} */ event) => this.#typed("subject", event)}></label></div>`
+          : nothing
+      }
       <label for="compose-words">${action.asks}</label>
-      <textarea id="compose-words" rows="4" .value=${this.words} ?readonly=${this.isSending} aria-describedby="compose-help compose-problem"
+      <textarea id="compose-words" rows="4" .value=${this.words} ?readonly=${this.isSending}
+        aria-describedby="compose-help compose-problem"
         @input=${(/** @type {Event} */ event) => this.#typed("words", event)}></textarea>
       <p id="compose-problem" class="problem" role="alert">${this.problem}</p>
-      <div class="bar"><button class="primary" ?disabled=${this.isSending}>${this.isSending ? "Sending…" : this.givesTask ? "Give" : this.isNew ? "Send" : begun(action.name)}</button>
+      <div class="bar"><button class="primary"
+        ?disabled=${this.isSending}>${this.isSending ? "Sending…" : this.givesTask ? "Give" : this.isNew ? "Send"
+        : begun(action.name)}</button>
         <button type="button" @click=${() => this.close()}>Back</button>
-        <span id="compose-help" class="faint hint"><kbd>Enter</kbd> sends <kbd>Shift</kbd> <kbd>Enter</kbd> new line <kbd>Esc</kbd> goes back and keeps it</span></div>
+        <span id="compose-help" class="faint hint"><kbd>Enter</kbd> sends <kbd>Shift</kbd> <kbd>Enter</kbd> new line
+          <kbd>Esc</kbd> goes back and keeps it</span></div>
     </form>`;
   }
 }

@@ -2,9 +2,9 @@
  * What happens in the room, as the service tells it in ticks, and the picture of who writes to whom.
  *
  * A tick is a hint: the lists ask for themselves. In the picture agents stand still, by team, on a sunflower; what was
- * written lately are lines. Lines within a team lead from agent to agent. Between teams the busiest are bundled into one bowed
- * line each, which always bends to the left of its way. There are two canvases, because what stands still is drawn once. A
- * pointer or the arrow keys pick an agent: its lines stand out, and all else is dim.
+ * written lately are lines. Lines within a team lead from agent to agent. Between teams the busiest are bundled into
+ * one bowed line each, which always bends to the left of its way. There are two canvases, because what stands still is
+ * drawn once. A pointer or the arrow keys pick an agent: its lines stand out, and all else is dim.
  */
 
 import { addressOf, client, go } from "./app.js";
@@ -102,12 +102,16 @@ class Flow extends EventTarget {
   rateWords() {
     const { rate } = this;
     if (!rate) return "quiet";
-    return rate < 1 ? `${counted(Math.ceil(rate * 60), "letter")} a minute` : `${counted(Math.round(rate), "letter")} a second`;
+    return rate < 1
+      ? `${counted(Math.ceil(rate * 60), "letter")} a minute`
+      : `${counted(Math.round(rate), "letter")} a second`;
   }
 
   /** @returns {{from: number, to: number, heat: number}[]} the hottest pairs first */
   pairs() {
-    return [...this.heat].map(([pair, heat]) => ({ from: Math.floor(pair / 65536), to: pair % 65536, heat })).sort((a, b) => b.heat - a.heat);
+    return [...this.heat]
+      .map(([pair, heat]) => ({ from: Math.floor(pair / 65536), to: pair % 65536, heat }))
+      .sort((a, b) => b.heat - a.heat);
   }
 }
 
@@ -177,7 +181,10 @@ export class Graph {
       this.#pick(order[(at + step + order.length) % order.length] ?? "");
       return true;
     }
-    if (name === "enter" && this.picked && document.activeElement === this.element) { go(addressOf("agent", this.picked)); return true; }
+    if (name === "enter" && this.picked && document.activeElement === this.element) {
+      go(addressOf("agent", this.picked));
+      return true;
+    }
     return false;
   }
 
@@ -192,8 +199,13 @@ export class Graph {
     }
     const many = [...teams.values()].reduce((sum, agents) => sum + agents.length, 0);
     this.#isSmall = many <= 60;
-    this.element.setAttribute("aria-label", `Who writes to whom: ${many} agents in ${teams.size} teams. The table says the same.`);
-    this.teams = [...teams].sort(([a], [b]) => a.localeCompare(b)).map(([name, agents]) => ({ name, agents, x: 0, y: 0, radius: 0 }));
+    this.element.setAttribute(
+      "aria-label",
+      `Who writes to whom: ${many} agents in ${teams.size} teams. The table says the same.`,
+    );
+    this.teams = [...teams]
+      .sort(([a], [b]) => a.localeCompare(b))
+      .map(([name, agents]) => ({ name, agents, x: 0, y: 0, radius: 0 }));
     this.#lay();
   }
 
@@ -219,7 +231,10 @@ export class Graph {
   /** Give every team a cell of a grid, and every agent a place on its sunflower. */
   #lay() {
     const { teams } = this;
-    if (!this.#width || !teams.length) { this.#drawStill(); return; }
+    if (!this.#width || !teams.length) {
+      this.#drawStill();
+      return;
+    }
     const many = teams.length;
     let columns = Math.max(1, Math.round(Math.sqrt((many * this.#width) / this.#height)));
     columns = Math.min(columns, many);
@@ -233,10 +248,17 @@ export class Graph {
       const room = Math.max(4, Math.min(width, height - 22) / 2 - DOT - 12);
       const spread = room / Math.sqrt(Math.max(largest, 6));
       team.radius = spread * Math.sqrt(team.agents.length) + DOT + 5;
-      const seeds = team.agents.map((_, at) => [Math.sqrt(at + 0.5) * Math.cos(at * GOLDEN), Math.sqrt(at + 0.5) * Math.sin(at * GOLDEN)]);
+      const seeds = team.agents.map((_, at) => [
+        Math.sqrt(at + 0.5) * Math.cos(at * GOLDEN),
+        Math.sqrt(at + 0.5) * Math.sin(at * GOLDEN),
+      ]);
       const middle = [0, 1].map((axis) => seeds.reduce((sum, seed) => sum + seed[axis], 0) / seeds.length);
       team.agents.forEach((agent, at) => {
-        this.#places.set(agent, { x: team.x + spread * (seeds[at][0] - middle[0]), y: team.y + spread * (seeds[at][1] - middle[1]), team: index });
+        this.#places.set(agent, {
+          x: team.x + spread * (seeds[at][0] - middle[0]),
+          y: team.y + spread * (seeds[at][1] - middle[1]),
+          team: index,
+        });
       });
     });
     this.#drawStill();
@@ -255,7 +277,12 @@ export class Graph {
       pen.arc(team.x, team.y, team.radius, 0, 2 * Math.PI);
       pen.fill();
       pen.fillStyle = this.#colours.faint;
-      const most = Math.max(6, Math.floor(this.#width / Math.max(1, this.teams.length > 6 ? Math.sqrt(this.teams.length) : this.teams.length) / 8));
+      const most = Math.max(
+        6,
+        Math.floor(
+          this.#width / Math.max(1, this.teams.length > 6 ? Math.sqrt(this.teams.length) : this.teams.length) / 8,
+        ),
+      );
       pen.fillText(oneLine(team.name, Math.min(24, most)), team.x, Math.max(11, team.y - team.radius - 5));
       pen.fillStyle = this.#colours.agent;
       for (const agent of team.agents) {
@@ -275,10 +302,14 @@ export class Graph {
   #plan() {
     if (this.#timer !== undefined || document.hidden || !this.element.isConnected) return;
     const pace = matchMedia("(prefers-reduced-motion: reduce)").matches ? SLOW_PACE : PACE;
-    this.#timer = window.setTimeout(() => requestAnimationFrame(() => {
-      this.#timer = undefined;
-      this.#drawLive();
-    }), pace);
+    this.#timer = window.setTimeout(
+      () =>
+        requestAnimationFrame(() => {
+          this.#timer = undefined;
+          this.#drawLive();
+        }),
+      pace,
+    );
   }
 
   #drawLive() {
@@ -377,7 +408,11 @@ function teamOf(name) {
   return /^(.+?)[-_/.]/.exec(name)?.[1] ?? "agents";
 }
 
-/** @param {Team} team @param {{x: number, y: number}} to @returns {{x: number, y: number}} where a line to a point leaves the team */
+/**
+ * @param {Team} team
+ * @param {{x: number, y: number}} to
+ * @returns {{x: number, y: number}} where a line to a point leaves the team
+ */
 function edgeOf(team, to) {
   const length = Math.hypot(to.x - team.x, to.y - team.y) || 1;
   return { x: team.x + ((to.x - team.x) / length) * team.radius, y: team.y + ((to.y - team.y) / length) * team.radius };

@@ -1,9 +1,10 @@
 /**
- * A list of any length, of which only the rows on the screen are in the document, and the letters of a room as such a list.
+ * A list of any length, of which only the rows on the screen are in the document, and the letters of a room as such a
+ * list.
  *
- * It is a `listbox`: the focus stays on the list, and `aria-activedescendant` names the picked row. A row is known by its
- * id and not by its place, so that what arrives moves nothing that was picked. An element can be only so tall, so of a very
- * long list small steps move pixel by pixel and large ones by proportion.
+ * It is a `listbox`: the focus stays on the list, and `aria-activedescendant` names the picked row. A row is known by
+ * its id and not by its place, so that what arrives moves nothing that was picked. An element can be only so tall, so
+ * of a very long list small steps move pixel by pixel and large ones by proportion.
  */
 
 import { html, nothing, render } from "./vendor/lit-html/lit-html.js";
@@ -119,7 +120,17 @@ export class List {
   /** @param {string} name @returns {boolean} whether the key moved in the list */
   key(name) {
     const steps = /** @type {Record<string, number | "first" | "last">} */ ({
-      j: 1, down: 1, k: -1, up: -1, pgdn: this.page, space: this.page, pgup: -this.page, g: "first", home: "first", G: "last", end: "last",
+      j: 1,
+      down: 1,
+      k: -1,
+      up: -1,
+      pgdn: this.page,
+      space: this.page,
+      pgup: -this.page,
+      g: "first",
+      home: "first",
+      G: "last",
+      end: "last",
     });
     if (name in steps) this.move(steps[name]);
     return name in steps;
@@ -262,13 +273,21 @@ export class List {
     this.#grant();
   }
 
-  /** @param {T | undefined} item @param {string} id @param {number} at @param {number} count @param {boolean} isPicked */
+  /**
+   * @param {T | undefined} item
+   * @param {string} id
+   * @param {number} at
+   * @param {number} count
+   * @param {boolean} isPicked
+   */
   #row(item, id, at, count, isPicked) {
     const isMarked = this.marked.has(id);
     const isSelected = this.marked.size ? isMarked : isPicked;
-    const look = `row${isPicked ? " picked" : ""}${isMarked ? " marked" : ""}${item === undefined ? " bone" : ` ${this.rows.look?.(item) ?? ""}`}`;
+    const own = item === undefined ? "bone" : this.rows.look?.(item);
+    const look = `row ${isPicked ? "picked" : ""} ${isMarked ? "marked" : ""} ${own ?? ""}`;
     return html`<div role="option" class=${look} id="${this.#name}-${at}" aria-setsize=${count} aria-posinset=${at + 1}
-      aria-selected=${isSelected} data-id=${id}>${this.rows.many ? html`<span class="mark" aria-hidden="true"></span>` : nothing}${item === undefined ? "…" : this.rows.row(item)}</div>`;
+      aria-selected=${isSelected} data-id=${id}>${this.rows.many ? html`<span class="mark" aria-hidden="true"></span>`
+      : nothing}${item === undefined ? "…" : this.rows.row(item)}</div>`;
   }
 }
 
@@ -298,8 +317,8 @@ export class Standing {
     if (!this.stands || !this.shown.length) return this.renew();
     const now = new Map(latest.map((item) => [this.id(item), item]));
     this.gone = new Set(this.shown.map(this.id).filter((id) => !now.has(id)));
-    const known = new Set(this.shown.map(this.id));
-    this.fresh = latest.filter((item) => !known.has(this.id(item))).length;
+    const before = new Set(this.shown.map(this.id));
+    this.fresh = latest.filter((item) => !before.has(this.id(item))).length;
     this.shown = this.shown.map((item) => now.get(this.id(item)) ?? item);
   }
 
@@ -401,10 +420,15 @@ export class Feed {
       } else {
         this.#pages.clear();
         const share = (place * PAGE) / Math.max(1, this.total);
-        answer = await this.ask({ before: place ? Math.max(1, Math.round(this.newest * (1 - share))) + 1 : undefined, limit: PAGE });
+        answer = await this.ask({
+          before: place ? Math.max(1, Math.round(this.newest * (1 - share))) + 1 : undefined,
+          limit: PAGE,
+        });
       }
       if (chain === this.#chain) this.#keep(place, answer);
-    } catch {} finally { // the next look asks again
+    } catch {
+    } finally {
+      // the next look asks again
       this.#isAsking = false;
     }
     this.changed();
@@ -412,8 +436,8 @@ export class Feed {
   }
 
   /**
-   * The page before these letters. Pages are asked for from the newest on, and numbers have gaps: the window grows until it
-   * holds a page.
+   * The page before these letters. Pages are asked for from the newest on, and numbers have gaps:
+   * the window grows until it holds a page.
    * @param {Summary[]} letters @returns {Promise<{letters: Summary[], next: number | null}>}
    */
   async #above(letters) {
@@ -423,7 +447,8 @@ export class Feed {
     for (;;) {
       const answer = await this.ask({ after: first, before: first + span, limit: 4 * PAGE });
       const many = answer.letters.length;
-      const isEnough = (many >= PAGE && many < 4 * PAGE) || (many < PAGE && first + span > this.newest) || large - small < 2;
+      const isEnough =
+        (many >= PAGE && many < 4 * PAGE) || (many < PAGE && first + span > this.newest) || large - small < 2;
       if (isEnough) return { letters: answer.letters.slice(-PAGE), next: first + 1 };
       if (many < PAGE) small = span;
       else large = span;

@@ -2,14 +2,13 @@
  * Text that others wrote, made safe to look at: words for times and amounts, and Markdown as agents write it.
  *
  * Every name, subject and body goes through `visible` before it is shown: characters that hide or reorder text are
- * written out, as the command line writes them out. What is shown is always a text node, and nothing is fetched: an image
- * is its description and address, and a link shows its whole address. What is no markup stays as it was written.
+ * written out, as the command line writes them out. What is shown is always a text node, and nothing is fetched: an
+ * image is its description and address, and a link shows its whole address. What is no markup stays as it was written.
  * The work is linear in the length of the text: each pattern stops at the next character that could begin another one,
- * and divides no run of characters in more than one way; after BUDGET elements all is plain text. A line of mixed right-to-left text costs the browser the square of its length, so
- * no element holds more than PIECE characters.
+ * and divides no run of characters in more than one way; after BUDGET elements all is plain text. A line of mixed
+ * right-to-left text costs the browser the square of its length, so no element holds more than PIECE characters.
  */
 
-import { html, nothing } from "./vendor/lit-html/lit-html.js";
 import { HIDDEN } from "./hidden.js";
 
 // -- text and words
@@ -22,7 +21,11 @@ export function visible(text) {
 /** @param {unknown} text @param {number} [most] @returns {string} the text on one line, cut */
 export function oneLine(text, most = 200) {
   const whole = String(text ?? "");
-  const line = visible(head(whole, most * 2).replace(/\s+/g, " ").trim());
+  const line = visible(
+    head(whole, most * 2)
+      .replace(/\s+/g, " ")
+      .trim(),
+  );
   return line.length > most || whole.length > most * 2 ? `${head(line, most)}…` : line;
 }
 
@@ -33,7 +36,11 @@ export function head(text, most) {
   return text.slice(0, code >= 0xd800 && code < 0xdc00 ? most - 1 : most);
 }
 
-/** @param {string} text @param {number} most @returns {string[]} the text in pieces, cut at blanks where there are some */
+/**
+ * @param {string} text
+ * @param {number} most
+ * @returns {string[]} the text in pieces, cut at blanks where there are some
+ */
 export function pieces(text, most = 2000) {
   const found = [];
   let rest = text;
@@ -49,7 +56,12 @@ export function pieces(text, most = 2000) {
 }
 
 /** Units of time, each with its seconds and the number from which on the next one is used, as in the terminal. */
-const UNITS = /** @type {const} */ ([["s", 1, 90], ["min", 60, 90], ["h", 3600, 36], ["d", 86400, Infinity]]);
+const UNITS = /** @type {const} */ ([
+  ["s", 1, 90],
+  ["min", 60, 90],
+  ["h", 3600, 36],
+  ["d", 86400, Infinity],
+]);
 
 /** @param {number} seconds @returns {string} a length of time in one unit, rounded */
 export function duration(seconds) {
@@ -67,7 +79,12 @@ export function ago(at, now = Date.now()) {
 }
 
 /** The states of a task that is under way, in the order of the board. @type {Record<string, string>} */
-export const STATES = { pending: "not accepted yet", accepted: "accepted", working: "at work", input_required: "has a question" };
+export const STATES = {
+  pending: "not accepted yet",
+  accepted: "accepted",
+  working: "at work",
+  input_required: "has a question",
+};
 
 /** @param {string} at @returns {string} how long ago, for the end of a sentence */
 export function past(at) {
@@ -75,7 +92,10 @@ export function past(at) {
   return words === "now" ? "just now" : `${words} ago`;
 }
 
-/** @param {string | number | null | undefined} at @returns {string} the time of day, with the date if it is not today's */
+/**
+ * @param {string | number | null | undefined} at
+ * @returns {string} the time of day, with the date if it is not today's
+ */
 export function clockTime(at) {
   if (!at) return "";
   const moment = new Date(at);
@@ -101,19 +121,28 @@ export function size(bytes) {
 
 /**
  * @param {unknown} address
- * @returns {string | null} the address if a letter may link to it: http and https alone, and never this page, or any other
- *   with the code of a visit, which a click would enter with
+ * @returns {string | null} the address if a letter may link to it: http and https alone, and never this page, or any
+ *   other with the code of a visit, which a click would enter with
  */
 export function webAddress(address) {
-  if (typeof address !== "string" || !/^https?:\/\/[^\s<>"']{1,2000}$/i.test(address) || !URL.canParse(address)) return null;
+  if (typeof address !== "string" || !/^https?:\/\/[^\s<>"']{1,2000}$/i.test(address) || !URL.canParse(address))
+    return null;
   const { origin, hash } = new URL(address);
   return origin === location.origin || /^#code=/i.test(hash) ? null : address;
 }
 
 /** @param {unknown} name @returns {string} a name that is safe on every disk */
 export function safeFileName(name) {
-  const last = String(name ?? "").split(/[/\\]/).pop() ?? "";
-  return last.replace(/[^A-Za-z0-9._-]+/g, "_").replace(/^[._]+/, "").slice(-100) || "attachment";
+  const last =
+    String(name ?? "")
+      .split(/[/\\]/)
+      .pop() ?? "";
+  return (
+    last
+      .replace(/[^A-Za-z0-9._-]+/g, "_")
+      .replace(/^[._]+/, "")
+      .slice(-100) || "attachment"
+  );
 }
 
 // -- Markdown
@@ -162,16 +191,24 @@ class Parser {
   blocks(lines, depth) {
     /** @type {Block[]} */
     const found = [];
-    for (let at = 0; at < lines.length; ) {
+    for (let at = 0; at < lines.length;) {
       const line = lines[at];
-      if (!line.trim()) { at += 1; continue; }
+      if (!line.trim()) {
+        at += 1;
+        continue;
+      }
       this.budget -= 1;
       if (this.budget <= 0 || depth > DEEPEST) {
         found.push({ kind: "code", word: "", text: lines.slice(at).join("\n") });
         return found;
       }
-      at = this.fence(lines, at, found) ?? this.oneLine(line, at, found) ?? this.table(lines, at, found)
-        ?? this.quote(lines, at, depth, found) ?? this.list(lines, at, depth, found) ?? this.paragraph(lines, at, found);
+      at =
+        this.fence(lines, at, found) ??
+        this.oneLine(line, at, found) ??
+        this.table(lines, at, found) ??
+        this.quote(lines, at, depth, found) ??
+        this.list(lines, at, depth, found) ??
+        this.paragraph(lines, at, found);
     }
     return found;
   }
@@ -181,7 +218,14 @@ class Parser {
     const open = begins(FENCE, lines[at]);
     if (!open) return undefined;
     let end = at + 1;
-    while (end < lines.length && !(lines[end].trimStart().startsWith(open[1]) && !lines[end].trim().slice(open[1].length).replaceAll(open[1][0], ""))) end += 1;
+    while (
+      end < lines.length &&
+      !(
+        lines[end].trimStart().startsWith(open[1]) &&
+        !lines[end].trim().slice(open[1].length).replaceAll(open[1][0], "")
+      )
+    )
+      end += 1;
     found.push({ kind: "code", word: open[2], text: lines.slice(at + 1, end).join("\n") });
     return end + 1;
   }
@@ -189,7 +233,8 @@ class Parser {
   /** @param {string} line @param {number} at @param {Block[]} found @returns {number | undefined} */
   oneLine(line, at, found) {
     const heading = begins(HEADING, line);
-    if (heading) found.push({ kind: "heading", level: heading[1].length, of: this.inline(heading[2].replace(/[ \t]#+$/, "")) });
+    if (heading)
+      found.push({ kind: "heading", level: heading[1].length, of: this.inline(heading[2].replace(/[ \t]#+$/, "")) });
     else if (begins(RULE, line)) found.push({ kind: "rule" });
     else return undefined;
     return at + 1;
@@ -201,7 +246,8 @@ class Parser {
     if (!lines[at].includes("|") || under.length >= LONGEST) return undefined;
     const columns = cellsOf(under);
     const many = columns.length;
-    if (many > MOST_COLUMNS || !columns.every((one) => DIVIDER.test(one)) || cellsOf(lines[at]).length !== many) return undefined;
+    if (many > MOST_COLUMNS || !columns.every((one) => DIVIDER.test(one)) || cellsOf(lines[at]).length !== many)
+      return undefined;
     const heads = this.cells(lines[at], many);
     const rows = [];
     let end = at + 2;
@@ -214,7 +260,11 @@ class Parser {
     return end;
   }
 
-  /** @param {string} line @param {number} many @returns {Inline[][]} its cells; what is too many stays in the last one */
+  /**
+   * @param {string} line
+   * @param {number} many
+   * @returns {Inline[][]} its cells; what is too many stays in the last one
+   */
   cells(line, many) {
     const cells = cellsOf(line);
     if (cells.length > many) cells.push(cells.splice(many - 1).join(" | "));
@@ -222,7 +272,13 @@ class Parser {
     return cells.map((cell) => (cell.length > PIECE ? [{ kind: "text", text: cell }] : this.inline(cell)));
   }
 
-  /** @param {string[]} lines @param {number} at @param {number} depth @param {Block[]} found @returns {number | undefined} */
+  /**
+   * @param {string[]} lines
+   * @param {number} at
+   * @param {number} depth
+   * @param {Block[]} found
+   * @returns {number | undefined}
+   */
   quote(lines, at, depth, found) {
     const inner = [];
     let end = at;
@@ -232,7 +288,13 @@ class Parser {
     return end;
   }
 
-  /** @param {string[]} lines @param {number} at @param {number} depth @param {Block[]} found @returns {number | undefined} */
+  /**
+   * @param {string[]} lines
+   * @param {number} at
+   * @param {number} depth
+   * @param {Block[]} found
+   * @returns {number | undefined}
+   */
   list(lines, at, depth, found) {
     const first = BULLET.exec(lines[at]);
     if (!first) return undefined;
@@ -268,13 +330,18 @@ class Parser {
     return end;
   }
 
-  /** @param {string} text @param {number} depth @param {boolean} inLabel of a link: no link within @returns {Inline[]} */
+  /**
+   * @param {string} text
+   * @param {number} depth
+   * @param {boolean} inLabel of a link: no link within
+   * @returns {Inline[]}
+   */
   inline(text, depth = 0, inLabel = false) {
     if (depth > 3) return [{ kind: "text", text }];
     /** @type {Inline[]} */
     const found = [];
     let plain = "";
-    for (let at = 0; at < text.length; ) {
+    for (let at = 0; at < text.length;) {
       const match = this.budget > 0 ? matched(text, at) : null;
       if (!match) {
         PLAIN.lastIndex = at;
@@ -305,7 +372,10 @@ class Parser {
  */
 function matched(text, at) {
   /** @param {RegExp} pattern */
-  const here = (pattern) => { pattern.lastIndex = at; return pattern.exec(text); };
+  const here = (pattern) => {
+    pattern.lastIndex = at;
+    return pattern.exec(text);
+  };
   const inWord = at > 0 && WORD.test(text[at - 1]);
   let hit;
   switch (text[at]) {
@@ -335,7 +405,11 @@ function matched(text, at) {
   }
 }
 
-/** @param {RegExp} start @param {string} line @returns {RegExpExecArray | null} how the line begins a block of a kind */
+/**
+ * @param {RegExp} start
+ * @param {string} line
+ * @returns {RegExpExecArray | null} how the line begins a block of a kind
+ */
 function begins(start, line) {
   if (start === BULLET || start === QUOTE) return start.exec(line);
   return line.length < LONGEST ? start.exec(line.trimEnd()) : null;
@@ -343,7 +417,12 @@ function begins(start, line) {
 
 /** @param {string} line @returns {string[]} the cells of a row of a table */
 function cellsOf(line) {
-  return line.trim().replace(/^\|/, "").replace(/\|$/, "").split("|").map((cell) => cell.trim());
+  return line
+    .trim()
+    .replace(/^\|/, "")
+    .replace(/\|$/, "")
+    .split("|")
+    .map((cell) => cell.trim());
 }
 
 /** @param {string} text @returns {Block[]} */
@@ -352,80 +431,176 @@ export function parse(text) {
   return new Parser().blocks(text.replace(/[\u0085\u2028\u2029]/g, visible).split(/\r\n|\r|\n/), 0);
 }
 
-/** @param {string} text */
-export function markdown(text) {
-  return parse(text).map(block);
+// -- the elements of a text: nothing but elements of these names, and text nodes
+
+/** @param {Element} into @param {string} name @param {Record<string, string>} [attributes] @returns {Element} */
+function child(into, name, attributes = {}) {
+  const made = document.createElement(name);
+  for (const [attribute, value] of Object.entries(attributes)) made.setAttribute(attribute, value);
+  into.append(made);
+  return made;
 }
 
-/** @param {string} text @returns {unknown} a text as it was written, in pieces */
-export function verbatim(text) {
+/** @param {Element} into @param {string} text @returns {Generator<number>} */
+export function* markdown(into, text) {
+  for (const one of parse(text)) yield* block(into, one);
+}
+
+/** @param {Element} into @param {string} text @returns {Generator<number>} a text as it was written, in pieces */
+export function* verbatim(into, text) {
   const lines = text.split("\n");
-  const parts = [];
   for (let at = 0, part = ""; at < lines.length; at += 1) {
     part += (part && "\n") + lines[at];
-    if (part.length >= PIECE || at === lines.length - 1) { parts.push(...pieces(part, PIECE)); part = ""; }
+    if (part.length < PIECE && at < lines.length - 1) continue;
+    for (const piece of pieces(part, PIECE)) yield* written(child(into, "div", { class: "piece" }), piece);
+    part = "";
   }
-  return parts.map((part) => html`<div class="piece">${visible(part)}</div>`);
 }
 
-/** @param {Block} one @returns {unknown} */
-function block(one) {
+/** @param {Element} into @param {string} text @returns {Generator<number>} a text node, and what it costs */
+function* written(into, text) {
+  into.append(visible(text));
+  yield text.length + AN_ELEMENT;
+}
+
+/** @param {Element} into @param {Block} one @returns {Generator<number>} */
+function* block(into, one) {
   switch (one.kind) {
     case "heading": // The letter's own heading is the third level of the page.
-      return one.level < 3 ? html`<h4>${one.of.map(inline)}</h4>` : html`<h5>${one.of.map(inline)}</h5>`;
-    case "paragraph":
-      return one.of.length === 1 ? html`<p>${one.of[0].map(inline)}</p>`
-        : html`<div class="long">${one.of.map((piece) => html`<div class="piece">${piece.map(inline)}</div>`)}</div>`;
-    case "code":
-      return html`<pre tabindex="0" aria-label=${one.word ? `code, ${visible(one.word)}` : "code"} role="group">${one.word ? html`<span class="word faint">${visible(one.word)}</span>` : nothing}<code>${verbatim(one.text)}</code></pre>`;
+      yield* inline(child(into, one.level < 3 ? "h4" : "h5"), one.of);
+      break;
+    case "paragraph": {
+      const whole = child(into, one.of.length > 1 ? "div" : "p", one.of.length > 1 ? { class: "long" } : {});
+      if (one.of.length === 1) yield* inline(whole, one.of[0]);
+      else for (const piece of one.of) yield* inline(child(whole, "div", { class: "piece" }), piece);
+      break;
+    }
+    case "code": {
+      const label = one.word ? `code, ${visible(one.word)}` : "code";
+      const box = child(into, "pre", { tabindex: "0", "aria-label": label, role: "group" });
+      if (one.word) yield* written(child(box, "span", { class: "word faint" }), one.word);
+      yield* verbatim(child(box, "code"), one.text);
+      break;
+    }
     case "rule":
-      return html`<hr>`;
+      child(into, "hr");
+      yield AN_ELEMENT;
+      break;
     case "quote":
-      return html`<blockquote>${one.of.map(block)}</blockquote>`;
-    case "list":
-      return one.ordered ? html`<ol start=${one.start}>${one.items.map(item)}</ol>` : html`<ul>${one.items.map(item)}</ul>`;
-    case "table":
-      return html`<div class="wide" tabindex="0" role="group" aria-label="table"><table>
-        <thead><tr>${one.head.map((cell) => html`<th scope="col">${inCell(cell)}</th>`)}</tr></thead>
-        <tbody>${one.rows.map((row) => html`<tr>${row.map((cell) => html`<td>${inCell(cell)}</td>`)}</tr>`)}</tbody></table></div>`;
-  }
-}
-
-/** @param {Item} one @returns {unknown} */
-function item(one) {
-  const box = one.done === null ? null : one.done ? "☑ " : "☐ ";
-  const only = one.of.length === 1 && one.of[0].kind === "paragraph" && one.of[0].of.length === 1 ? one.of[0].of[0] : null;
-  return html`<li>${box}${only ? only.map(inline) : one.of.map(block)}</li>`;
-}
-
-/** @param {Inline[]} cell @returns {unknown} */
-function inCell(cell) {
-  return cell.map(inline);
-}
-
-/** @param {Inline} one @returns {unknown} */
-function inline(one) {
-  switch (one.kind) {
-    case "text":
-      return one.text.length > PIECE ? pieces(one.text, PIECE).map((piece) => html`<span class="piece">${visible(piece)}</span>`) : visible(one.text);
-    case "code":
-      return html`<code>${visible(one.text)}</code>`;
-    case "strong":
-      return html`<strong>${one.of.map(inline)}</strong>`;
-    case "em":
-      return html`<em>${one.of.map(inline)}</em>`;
-    case "del":
-      return html`<del>${one.of.map(inline)}</del>`;
-    case "link": {
-      const address = webAddress(one.address);
-      const shown = html`<span class="address">${visible(one.address)}</span>`;
-      const target = address === null ? shown : link(address, shown);
-      return one.label.length ? html`<bdi>${one.label.map(inline)}</bdi> (${target})` : target;
+      yield* blocks(child(into, "blockquote"), one.of);
+      break;
+    case "list": {
+      const list = one.ordered ? child(into, "ol", { start: String(one.start) }) : child(into, "ul");
+      for (const item of one.items) yield* entry(child(list, "li"), item);
+      break;
+    }
+    case "table": {
+      const wide = child(into, "div", { class: "wide", tabindex: "0", role: "group", "aria-label": "table" });
+      const table = child(wide, "table");
+      const heads = child(child(table, "thead"), "tr");
+      for (const cell of one.head) yield* inline(child(heads, "th", { scope: "col" }), cell);
+      const rows = child(table, "tbody");
+      for (const row of one.rows) {
+        const line = child(rows, "tr");
+        for (const cell of row) yield* inline(child(line, "td"), cell);
+      }
     }
   }
 }
 
-/** @param {string} address @param {unknown} shown @returns {unknown} a link that tells its target nothing of this page */
-export function link(address, shown) {
-  return html`<a class="out" href=${address} target="_blank" rel="noopener noreferrer nofollow">${shown}</a>`;
+/** @param {Element} into @param {Block[]} several @returns {Generator<number>} */
+function* blocks(into, several) {
+  for (const one of several) yield* block(into, one);
+}
+
+/** @param {Element} into @param {Item} one @returns {Generator<number>} */
+function* entry(into, one) {
+  if (one.done !== null) into.append(one.done ? "☑ " : "☐ ");
+  const [first] = one.of;
+  const isLine = one.of.length === 1 && first.kind === "paragraph" && first.of.length === 1;
+  yield* isLine ? inline(into, first.of[0]) : blocks(into, one.of);
+}
+
+/** @param {Element} into @param {Inline[]} several @returns {Generator<number>} */
+function* inline(into, several) {
+  yield AN_ELEMENT;
+  for (const one of several) {
+    if (one.kind === "link") {
+      if (one.label.length) {
+        yield* inline(child(into, "bdi"), one.label);
+        into.append(" (");
+      }
+      into.append(link(one.address));
+      if (one.label.length) into.append(")");
+      yield one.address.length + 2 * AN_ELEMENT;
+    } else if ("of" in one) yield* inline(child(into, one.kind), one.of);
+    else if (one.kind === "code") yield* written(child(into, "code"), one.text);
+    else {
+      const several = pieces(one.text, PIECE);
+      for (const piece of several) {
+        yield* written(several.length > 1 ? child(into, "span", { class: "piece" }) : into, piece);
+      }
+    }
+  }
+}
+
+/**
+ * @param {unknown} address
+ * @returns {Element} a link that tells its target nothing of this page, or only the address, if it may not be one
+ */
+export function link(address) {
+  const shown = document.createElement("span");
+  shown.className = "address";
+  shown.textContent = visible(head(String(address ?? ""), PIECE));
+  const target = webAddress(address);
+  if (target === null) return shown;
+  const anchor = document.createElement("a");
+  anchor.append(shown);
+  const attributes = { class: "out", href: target, target: "_blank", rel: "noopener noreferrer nofollow" };
+  for (const [name, value] of Object.entries(attributes)) anchor.setAttribute(name, value);
+  return anchor;
+}
+
+// -- elements that fill themselves
+
+const AN_ELEMENT = 20; // what an element costs, in characters
+const IN_A_FRAME = 6000; // characters that are added in one frame: the browser lays them out in some milliseconds
+
+/** @type {{element: Element, steps: Iterator<number>}[]} */
+const filling = []; // the newest last: it is the one that somebody looks at
+let left = IN_A_FRAME;
+let isWaiting = false; // for the next frame
+
+function fill() {
+  while (filling.length && left > 0) {
+    const { element, steps } = filling[filling.length - 1];
+    const { value, done } = steps.next();
+    if (!done) left -= value;
+    else {
+      filling.pop();
+      element.removeAttribute("aria-busy");
+      element.dispatchEvent(new Event("filled", { bubbles: true }));
+    }
+  }
+  if (isWaiting) return;
+  isWaiting = true;
+  requestAnimationFrame(() => {
+    isWaiting = false;
+    left = IN_A_FRAME;
+    if (filling.length) fill();
+  });
+}
+
+/**
+ * Fill an element, a piece in each frame: however long a letter is, and whatever is in it, no piece holds the page up.
+ * Until it is whole, it is `aria-busy`.
+ * @param {string} look its class @param {(into: Element) => Generator<number>} content @returns {Element}
+ */
+export function filled(look, content) {
+  const element = document.createElement("div");
+  element.className = look;
+  element.setAttribute("aria-busy", "true");
+  filling.push({ element, steps: content(element) });
+  fill();
+  return element;
 }
