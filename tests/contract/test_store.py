@@ -289,6 +289,19 @@ def test_letters_that_wait_are_counted_by_their_senders(store: Store) -> None:
     assert {} == store.count(Query(mailbox="nobody"), by="sender")
 
 
+def test_what_came_between_two_numbers_is_counted_by_pairs_and_moves(store: Store) -> None:
+    numbers = [send(store, f"m{number}", sender=sender).number for number, sender in enumerate("aabc")]
+    ack(store, held(store, "m0"))
+    end = store.cursor().number
+    ack(store, held(store, "m1"))
+    between = LetterQuery(after=numbers[0], before=numbers[3])
+    assert {("a", "bob"): 1, ("b", "bob"): 1} == store.count(between, by="pair")
+    assert {("c", "bob"): 1} == store.count(LetterQuery(after=numbers[2]), by="pair")
+    done = store.count(LetterQuery(after=numbers[3], before=end + 1), by="moved")
+    assert 1 == done["bob", State.DONE]
+    assert 2 == store.count(LetterQuery(after=numbers[3]), by="moved")["bob", State.DONE]
+
+
 def test_a_broadcast_counts_in_every_inbox(store: Store) -> None:
     store.commit([replace(post(letter("m1")), copies=("cleo", "dora"))])
     counts = [waiting_letters(store, name, "ann") for name in ("bob", "cleo", "dora", "eve")]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import postroom
 from tests.daemons import until
-from tests.dashboard.browser import House, Tab
+from tests.dashboard.browser import House, Tab, house
+from tests.federation.systems import System, join, systems
 from tests.server.http.running import daemon
 from tests.server.http.visiting import token_of
 
@@ -295,3 +297,31 @@ def test_a_search_finds_and_says_what_was_wrong_with_a_query(full: House) -> Non
         tab.go("#/search?q=kind%3A")
         tab.see("main .state")
         assert [] == tab.complaints()
+
+
+def test_a_linked_system_has_a_card_that_tells_how_its_link_is(browser: Browser, tmp_path: Path) -> None:
+    words = ("--set", "system=near", "--set", "durability=process")
+    with systems(System(tmp_path, "near", "ann"), System(tmp_path, "far", "bob")) as (near, far):
+        join(near, far)
+        far.serve()
+        with (
+            daemon(near.folder, "--http", f"127.0.0.1:{near.port}", *words) as running,
+            house(running, browser) as one,
+            one.tab("#/systems") as tab,
+        ):
+            tab.see(".system .chip.good", "connected")
+            assert "1" == tab.text(".pane-head .faint")
+            near.room.mailbox("ann").send("bob@far", "hello")
+            until(lambda: ["hello"] == far.texts("bob"))
+            tab.see(".system dl div:has(dt:text-is('sent')) dd", "1")
+            tab.press("Enter")
+            tab.see(".notices", "far answers in")
+            far.stop()
+            tab.see(".system .chip.high", "disconnected")
+            assert not tab.page.locator(".system .chip.good").count()
+            near.room.mailbox("ann").send("bob@far", "later")
+            tab.see(".system dl div:has(dt:text-is('waits here')) dd", "1")
+            assert "refused" in tab.text(".system dl div:has(dt:text-is('problem')) dd")
+            tab.press("Enter")
+            tab.see(".notices .bad", "far does not answer")
+            assert [] == tab.complaints()

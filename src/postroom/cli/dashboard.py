@@ -186,5 +186,7 @@ class _Actor:
             raise NotAllowed(f"{name!a} is not done from this page", field="visit", hint=hint)
         own = {key: value for key, value in params.items() if key != PROOF}
         if "agent_id" in parameters(cls) and name not in self._of_operators:
+            if name in OF_OPERATORS and own.get("agent_id", self._mailbox) != self._mailbox:
+                raise NotAllowed("mail of another agent", field="visit", hint="postroom dashboard --operator")
             own["agent_id"] = self._mailbox
         return from_params(cls, own)

@@ -94,7 +94,7 @@ def _from(senders: list[Data]) -> str:
     """Return in words whose letters are not listed: who sent the fewest comes first."""
     named = [f"{one['letters']} from {one['sender']}" for one in senders[:MOST_SENDERS]]
     others = [f"{len(senders) - len(named)} other senders"] if len(senders) > len(named) else []
-    return f": {', '.join(named + others)} (--sender NAME lists them)" if named else ""
+    return f": {', '.join(named + others)} (--from NAME lists them)" if named else ""
 
 
 def _quoted(screen: Screen, text: str) -> list[str]:

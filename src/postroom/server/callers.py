@@ -17,6 +17,7 @@ from msgspec import Raw
 
 from ..core import tokens
 from ..core.authorize import SOCKET, authorize
+from ..core.outbox import count_waiting
 from ..core.proof import prove_request
 from ..core.verb import authorised, checked_mailbox, from_params, set_parameters
 from ..environment import how_to_install
@@ -272,7 +273,9 @@ class Caller:
         links = self._executor.links
         if links is None:
             return {"links": [], "address": {}}
-        return {"links": links.describe(), "address": links.address}
+        waiting, _ = await self._executor.run_slow(partial(count_waiting, self._executor.core))
+        shown = [{**one, "waiting": waiting.get(one["system"], 0)} for one in links.describe()]
+        return {"links": shown, "address": links.address}
 
     async def ping_peer(self, system: str) -> dict[str, Any]:
         authorize(await self._current_principal(), "peers", reads=True)

@@ -137,7 +137,8 @@ class FlowDigest:
         """Return the latest number, and what happened since the last one that was counted; on a thread."""
         store = self._core.store
         number = store.cursor().number
-        since = LetterQuery(after=max(self._number, number - MOST_BEHIND))
+        # Not what comes while it is counted: the next digest counts that.
+        since = LetterQuery(after=max(self._number, number - MOST_BEHIND), before=number + 1)
         return number, store.count(since, by="pair"), store.count(since, by="moved")
 
     # -- sending
@@ -200,7 +201,7 @@ class History:
         """Return the latest number, what happened since the last row, and how much waits; on a thread."""
         store = self._core.store
         number = store.cursor().number
-        since = LetterQuery(after=number if self._number < 0 else self._number)
+        since = LetterQuery(after=number if self._number < 0 else self._number, before=number + 1)
         backlog = sum(tally.backlog for tally in store.count(Query(), by="state"))
         return number, store.count(since, by="all"), store.count(since, by="moved"), backlog
 

@@ -274,8 +274,8 @@ class Unsubscribe(SessionVerb, kw_only=True):
 
 @verb(
     "links",
-    "links (system, state: connected, authenticating or disconnected, problem, sent, taken); address (url, pin):"
-    " where peers reach us, if that is known",
+    "links (system, state: connected, authenticating or disconnected, problem, sent, taken, waiting);"
+    " address (url, pin): where peers reach us, if that is known",
     registry=SESSION,
     action="peers",
     strict=False,

@@ -205,7 +205,7 @@ class Store(Protocol):
         `sender`; for a mailbox at another system that is the quota of the outbox for that system. These counts are
         kept, so the cost does not depend on how many letters wait. By `sender`: how many count towards the quota
         of the query's `mailbox`, which is one of this room, of each sender. By `pair` and `moved`, only the
-        query's `after` counts, and the cost grows with what came after it.
+        query's `after` and `before` count, and the cost grows with what came between them.
         """
 
     def letters(self, query: LetterQuery) -> list[Letter]: ...

@@ -72,11 +72,12 @@ ORDER = {
 SINCE = {
     "pair": """
 SELECT s.name, m.name, g.many FROM (SELECT l.sender AS sender, d.mailbox AS mailbox, count(*) AS many
-FROM main.letters l CROSS JOIN main.deliveries d WHERE d.number = l.number AND l.number > ? GROUP BY 1, 2) g
+FROM main.letters l CROSS JOIN main.deliveries d
+WHERE d.number = l.number AND l.number > ? AND l.number < ? GROUP BY 1, 2) g
 JOIN main.mailboxes s ON s.id = g.sender JOIN main.mailboxes m ON m.id = g.mailbox""",
     "moved": """
 SELECT m.name, g.state, g.many FROM (SELECT mailbox, state, count(*) AS many
-FROM main.changes WHERE number > ? AND what = 'moved' GROUP BY 1, 2) g
+FROM main.changes WHERE number > ? AND number < ? AND what = 'moved' GROUP BY 1, 2) g
 JOIN main.mailboxes m ON m.id = g.mailbox""",
 }
 # Changes of a letter that is deleted by now are left out.
@@ -186,7 +187,7 @@ class Queries:
     def count(self, query: Query | LetterQuery, by: Group) -> Statement:
         """Return the query for one row of (count), or for rows of (group, count)."""
         if not isinstance(query, Query):
-            return (SINCE[by], [query.after]) if by in SINCE else self.count_letters(query)
+            return (SINCE[by], [query.after, query.before or FAR]) if by in SINCE else self.count_letters(query)
         if by == "state":
             return self.tally(query.mailbox)
         where, values = self._conditions(query)

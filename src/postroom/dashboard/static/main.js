@@ -153,9 +153,11 @@ function listen() {
   });
   flow.addEventListener("waits", () => waiting.refresh(AGAIN));
   flow.addEventListener("tick", () => current.refresh());
-  // Times grow old by themselves; a page that nobody sees draws nothing.
+  // Times grow old by themselves, and no tick tells of links; a page that nobody sees draws nothing.
   setInterval(() => {
-    if (!document.hidden) redraw();
+    if (document.hidden) return;
+    if (current === systems || current === numbers) current.refresh();
+    redraw();
   }, 5000);
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) return;

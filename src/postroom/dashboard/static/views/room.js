@@ -562,35 +562,35 @@ class Systems extends Page {
   #card(peer) {
     const { link, waits } = peer;
     const state = !peer.trusted ? "not trusted" : (link?.state ?? waits?.state ?? "no link");
-    const isUp = state === "up";
+    const isUp = state === "connected" || state === "up"; // a link, or a room that fetches its mail
     return html`<article class="system"
       aria-label=${oneLine(peer.system, 60)}><header><h2><bdi>${oneLine(peer.system, 60)}</bdi></h2><span
       class="chip ${isUp ? "good" : "high"}">${oneLine(state, 40)}</span></header>
       <dl>${[
-        ["address", peer.address ?? peer.url ?? peer.place],
-        ["problem", link?.problem ?? waits?.problem ?? waits?.why],
-        ["since", link?.since ? ago(link.since) : null],
-        ["next try", link?.next_try_at ? ago(link.next_try_at) : null],
+        ["address", peer.url || peer.place],
+        ["problem", link?.problem ?? waits?.reason],
+        ["since", ago(waits?.since)],
         ["sent", link?.sent],
         ["taken", link?.taken],
-        ["waits here", link?.waiting ?? waits?.waiting],
+        ["waits here", link?.waiting],
         ["it sees", peer.exposure],
       ]
         .filter(([, value]) => value !== undefined && value !== null && value !== "")
         .map(([name, value]) => html`<div><dt>${name}</dt><dd><bdi>${oneLine(value, 200)}</bdi></dd></div>`)}</dl>
-      <button type="button" ?disabled=${this.#pinging.has(peer.system)}
-        @click=${() => this.#ping(peer.system)}>${this.#pinging.has(peer.system) ? "Pinging…"
-        : "Ping"}</button></article>`;
+      <button type="button" @click=${() => this.#ping(peer.system)}>
+        ${this.#pinging.has(peer.system) ? "Pinging…" : "Ping"}</button></article>`;
   }
 
   /** @param {string} system */
   async #ping(system) {
+    if (this.#pinging.has(system)) return;
     this.#pinging.add(system);
     redraw();
     try {
       const answer = await client.call("ping_peer", { system });
-      const seconds = answer.seconds ?? answer.round_trip;
-      say(`${oneLine(system, 60)} answers${seconds === undefined ? "" : ` in ${Math.round(seconds * 1000)} ms`}.`);
+      const name = oneLine(system, 60);
+      if (answer.answers) say(`${name} answers in ${Math.round(answer.seconds * 1000)} ms.`);
+      else say(`${name} does not answer: ${oneLine(answer.problem ?? "", 200)} ${oneLine(answer.hint ?? "", 200)}`, true);
     } catch (error) {
       sayError(error);
     }
