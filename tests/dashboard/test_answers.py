@@ -443,6 +443,12 @@ def test_without_the_person_s_process_the_page_only_looks(browser: Browser, one:
         context.__exit__(None, None, None)
 
 
+VIEWS = {
+    "flow": "Flow", "agents": "Agents", "tasks": "Tasks", "dead": "Dead letters", "systems": "Other systems",
+    "numbers": "Numbers", "waiting": "Waiting for you",
+}  # fmt: skip
+
+
 def test_the_service_dies_and_comes_back(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Old answers say that they are old; afterwards a new link goes on, and the draft is there."""
     folder = tmp_path_factory.mktemp("dying")
@@ -458,15 +464,15 @@ def test_the_service_dies_and_comes_back(browser: Browser, tmp_path_factory: pyt
                 tab.page.wait_for_function("() => document.activeElement?.id === 'compose-words'")
                 tab.type("half an answer")
                 tab.press("Escape")
-                for view in ("flow", "agents", "tasks", "dead", "systems", "numbers", "waiting"):
+                for view, title in VIEWS.items():
                     tab.go(f"#/{view}")
-                    tab.see("main h1")
-                    tab.page.wait_for_function("() => !document.querySelector('main .state.loading')")
+                    tab.see("main h1", title)
+                    tab.see("main .list [role=option], main .task, main .waits, main .numbers, main .state.empty")
                 first.process.send_signal(signal.SIGKILL)
                 first.process.wait()
                 tab.see(".connection.bad", "not connected")
                 tab.see(".notice.stale", "As of")
-                for view in ("flow", "agents", "tasks", "dead", "systems", "numbers", "waiting"):
+                for view in VIEWS:
                     tab.go(f"#/{view}")
                     tab.see(".notice.stale", "The service does not answer")
                     assert 0 == tab.page.locator("main .state.loading, main .state.refused").count(), view
