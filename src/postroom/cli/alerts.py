@@ -162,7 +162,8 @@ def run_watch(context: Context) -> Iterator[Answer]:
     if context.get("desktop"):
         desktop.program()  # a missing program is reported before anything begins
     context.try_out(lambda box: box.begin_alerts(way), NOTIFIER)
-    box = context.room.acting_as(context.notifier(context.mailbox.name)).mailbox(context.me)
+    context.check_no_agent(context.mailbox.name)
+    box = context.room.acting_as(NOTIFIER).mailbox(context.me)  # a service may alert a person without a key
     if unread := box.begin_alerts(way, backlog=bool(context.get("backlog"))):
         note(context.call, f"{unread} unread already, which give no alert; with --backlog they do")
     has_alerted = False
@@ -458,5 +459,5 @@ async def _tried(room: Room, webhook: Webhook) -> Outcome:
 )
 def run_change_webhook(context: Context) -> Answer:
     """Change a webhook; refuse it where an agent changes that of a person, who would then not be notified."""
-    context.notifier(context.perform(webhooks.GetWebhook).mailbox)
+    context.check_no_agent(context.perform(webhooks.GetWebhook).mailbox)
     return context.answer()

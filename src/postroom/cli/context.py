@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ..clock import SystemClock
-from ..core.authorize import NOTIFIER, OWNER
+from ..core.authorize import OWNER
 from ..core.core import core_of, open_core
 from ..core.proof import is_person, people_names
 from ..core.verb import perform
@@ -464,16 +464,12 @@ class Context:
         session = session_around_us()
         return session.agent if session else ""
 
-    def notifier(self, mailbox: str) -> Principal:
-        """Return the principal that gives and changes the alerts of a mailbox.
-
-        It needs no key, so that a service can alert a person. Inside an agent's session it is refused for people.
-        """
+    def check_no_agent(self, mailbox: str) -> None:
+        """Raise NotAllowed inside an agent's session, if this is a person's mailbox: no agent takes its alerts."""
         if is_person(self.core, mailbox):
             from ..core.key_file import check_no_session  # noqa: PLC0415 - for people alone
 
             check_no_session(self.core, mailbox, self.agent_around)
-        return NOTIFIER
 
     def _passphrase(self, prompt: str) -> str:
         """Ask for a passphrase at the terminal, without a line of progress there."""
