@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..environment import Uninterrupted
-from ..errors import PostroomError
+from ..errors import PostroomError, UnknownMessage
 from .answer import Answer, screen_of
 from .main import end
 from .parse import parse
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .parse import Call
 
 
+_LISTS = {"tasks": "tasks", "dead": "dead", "unsend": "sent", "trace": "sent", "rings": "rings"}
 NEED_NO_ROOM = {"help", "version", "completion", "__complete"}  # commands about the program itself
 
 
@@ -74,6 +75,8 @@ def _run_call(call: Call) -> int:
             raise
         return end(f"postroom: {broken.strerror or broken}\n", 0)  # no session fails because of its mail
     except PostroomError as error:
+        if isinstance(error, UnknownMessage) and not error.hint:
+            error.hint = f"postroom {_LISTS.get(call.name.partition(' ')[0], 'check --all')} lists what is there"
         context.keep_draft(error)
         raise
     context.drop_draft()
