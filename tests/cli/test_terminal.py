@@ -12,7 +12,7 @@ import pytest
 
 from postroom.cli import views
 from postroom.cli.answer import Screen
-from postroom.cli.output import ago, body_lines, cut, one_line, table, width
+from postroom.cli.output import ago, body_lines, cut, one_line, says, table, width
 from postroom.clock import SystemClock
 from tests.cli.shell import Shell
 from tests.cli.terminal import Terminal, editor, show
@@ -302,3 +302,12 @@ def test_json_holds_nothing_that_hides_or_reorders_and_loses_nothing(shell: Shel
     shell.json("import", "room.jsonl", "--room", "other.db")
     (same,) = shell.json("check", "--as", "bob", "--peek", "--room", "other.db")["letters"]
     assert (same["text"], same["parts"]) == (text, read["parts"])
+
+
+def test_a_line_without_its_value_is_left_out_and_what_to_type_is_quoted() -> None:
+    screen = Screen(json=False, tables=True, colour=False, width=80)
+    view = says("A {a}.", "B {b.c}.", "  {all}", "By {seconds:.1f} s.", "$ read {id}  # shows it", none="Nothing.")
+    data = {"a": 0, "b": None, "all": ["x", "y\x1b"], "seconds": 0.0, "id": "a  # b"}
+    shown = "A 0.\n  x\n  y\\u{1b}\nBy 0.0 s.\n  postroom read 'a  # b'  # shows it\n"
+    assert shown == view(screen, data)
+    assert "Nothing.\n" == says("B {b.c}.", none="Nothing.")(screen, {"b": {}})

@@ -338,7 +338,7 @@ _PLACE = re.compile(r"\{([\w.]+)(?::([^}]+))?\}")
 
 def _said(screen: Screen, line: str, one: Mapping[str, Any]) -> str:
     values = {place[0]: _value(one, place[1]) for place in _PLACE.finditer(line)}
-    if any(value is False or value is None or not (value or isinstance(value, int)) for value in values.values()):
+    if any(value is False or not (value or isinstance(value, (int, float))) for value in values.values()):
         return ""
     for place, value in values.items():
         if isinstance(value, list) and line.strip() == place:
@@ -347,7 +347,8 @@ def _said(screen: Screen, line: str, one: Mapping[str, Any]) -> str:
     if line.startswith("$ "):
         from shlex import quote  # noqa: PLC0415 - only for lines to paste
 
-        return hint(screen, *_PLACE.sub(lambda place: quote(words[place[0]]), line[2:]).split("  # ", 1))
+        command, _, what = line[2:].partition("  # ")
+        return hint(screen, _PLACE.sub(lambda place: quote(words[place[0]]), command), what)
     return f"{one_line(_PLACE.sub(lambda place: words[place[0]], line))}\n"
 
 
