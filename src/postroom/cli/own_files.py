@@ -38,9 +38,21 @@ _DRY = Option("--dry-run", help="only show what would be done", kind="flag")
 
 
 def put(
-    path: str, mark: str, text: str | None, mode: int, field: str, hint: str, *, dry: bool, force: bool = False
+    path: str,
+    mark: str,
+    text: str | None,
+    mode: int,
+    field: str,
+    hint: str,
+    *,
+    dry: bool,
+    force: bool = False,
+    folders: int = 0o777,
 ) -> str:
-    """Write a file that bears our mark, or remove it where there is no text. Return what was done, or would be."""
+    """Write a file that bears our mark, or remove it where there is no text. Return what was done, or would be.
+
+    `folders` is the mode of the folders that are made for it.
+    """
     before = own_file.held(path, mark)
     if before == "" and not force:
         raise CannotCreate(f"{path} is there and was not written by Postroom", field=field, hint=hint)
@@ -50,10 +62,9 @@ def put(
         if outcome == "removed" and not dry:
             Path(path).unlink()
         elif text is not None and not dry:
-            # Private folders: a user who may write there could replace the file. A new file never replaces one that
-            # appears meanwhile.
             for folder in reversed(Path(path).parents):
-                folder.mkdir(mode=0o700, exist_ok=True)
+                folder.mkdir(mode=folders, exist_ok=True)
+            # A new file never replaces one that appears meanwhile.
             own_file.write(path, before, text, mode, os.link if before is None else os.replace)
     except OSError as broken:
         raise cannot_write(path, broken, field) from None
@@ -183,7 +194,8 @@ _MOVE = "move it away first"
 def run_service_install(context: Context) -> Answer:
     path, text, dry = unit.path(), unit.text(_words(context)), "dry_run" in context.values
     before = own_file.held(path, unit.MARK)
-    outcome = put(path, unit.MARK, text, 0o600, "unit", _MOVE, dry=dry)
+    # Private folders: a user who may write there could replace the unit.
+    outcome = put(path, unit.MARK, text, 0o600, "unit", _MOVE, dry=dry, folders=0o700)
     served = unit.room_of(before) if before else None
     is_other = served not in {None, unit.room_of(text)}
     lines = [*(unit.AFTER_REPLACING if outcome == "replaced" else unit.AFTER_INSTALL), unit.STAY]
