@@ -220,7 +220,7 @@ def test_the_sender_of_a_letter_sees_where_to_follow_it(shell: Shell) -> None:
     assert complaint(shell, "read", "m-1", "--as", "ann")[1:] == [
         "  you sent it: postroom thread m-1 --as ann, or postroom trace m-1 --as ann"
     ]
-    assert complaint(shell, "read", "m-1", "--as", "carol")[1:] == []
+    assert complaint(shell, "read", "m-1", "--as", "carol")[1:] == ["  postroom check --all lists what is there"]
 
 
 def test_the_doctor_of_a_room_that_is_not_there(shell: Shell) -> None:
