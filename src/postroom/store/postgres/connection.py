@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+import struct
 from _thread import allocate_lock
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg.errors import error_from_result
+from psycopg.generators import execute
+from psycopg.pq import ExecStatus, Format
 from psycopg.types.numeric import Int8Dumper
 from psycopg_pool import ConnectionPool
 
 from .errors import translated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from psycopg.errors import Diagnostic
+    from psycopg.pq.abc import PGresult
 
     from .address import PostgresAddress
 
@@ -24,12 +29,51 @@ Row = tuple[Any, ...]
 MOST = 8  # connections of one process; the server's own threads are fewer
 _ABANDONED: list[object] = []  # pools of a parent process: never touched after a fork
 _WARNING = "01000"
+_NAME = b"postroom"  # of the prepared statement
+_BYTEA = 17  # the number of the type
+_HEAD, _SIZE, _LENGTH = (struct.Struct(form) for form in (">iiI", ">ii", ">i"))
 
 
 class RoomConnection(psycopg.Connection[Row]):
     """A connection that notices when the server gives up waiting for a standby."""
 
     doubtful = False  # did it say so? Then what it called committed may be lost with this server
+    _has_prepared = False  # the statement of `call`
+
+    def call(self, statement: str, values: Sequence[bytes], bodies: Sequence[bytes]) -> bytes | None:
+        """Return the one value of a statement, always the same; `bodies` is its last parameter.
+
+        Without psycopg's cursor: that takes a third less for a small commit. Ctrl-C cancels it likewise.
+        """
+        params, formats = [*values, _array(bodies)], [*[Format.TEXT] * len(values), Format.BINARY]
+        if self.prepare_threshold is None:
+            self.pgconn.send_query_params(statement.encode(), params, param_formats=formats)
+        else:
+            if not self._has_prepared:
+                self.pgconn.send_prepare(_NAME, statement.encode())
+                self._result()
+                self._has_prepared = True
+            self.pgconn.send_query_prepared(_NAME, params, formats)
+        return self._result().get_value(0, 0)
+
+    def _result(self) -> PGresult:
+        result = self.wait(execute(self.pgconn))[-1]
+        if result.status not in {ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK}:
+            raise error_from_result(result)
+        return result
+
+
+def _array(values: Sequence[bytes]) -> bytes:
+    """Return a bytea[] in the binary format of the server."""
+    if not values:
+        return _HEAD.pack(0, 0, _BYTEA)
+    return b"".join([_HEAD.pack(1, 0, _BYTEA), _SIZE.pack(len(values), 1), *_elements(values)])
+
+
+def _elements(values: Sequence[bytes]) -> Iterator[bytes]:
+    for value in values:
+        yield _LENGTH.pack(len(value))
+        yield value
 
 
 def _notice(connection: RoomConnection, diagnostic: Diagnostic) -> None:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_COMMIT = "CALL ROOM.commit(?::jsonb, %b::bytea[], ?::int, ?, ?, NULL)"
+_COMMIT = "CALL ROOM.commit($1::jsonb, $5::bytea[], $2::int, $3, $4, NULL)"
 _APPLY = "SELECT ROOM.apply(?::jsonb, %b::bytea[], true)"
 _RAISE = "SELECT floors, as_of FROM ROOM.raise_floors(?, ?::bigint[], ?::bigint)"
 _DOUBTFUL = "the server gave up waiting for its standby: what was sent may be lost with this server"
@@ -160,14 +160,14 @@ class PostgresStore(QueryStore):
         form, bodies = as_json(writes)
         try:
             with self.database.connection() as connection:
-                values = [form.decode(), bodies, self.patience, level, bell]
-                row = connection.execute(self._commit, values).fetchone()
+                values = [form, b"%d" % self.patience, level.encode(), bell.encode()]
+                found = connection.call(self._commit, values, bodies)
                 self._check_doubt(connection)
         except LookFirst:
             return self._commit_plan(writes, batch)
-        if row == (None,):
+        if found is None:
             return self._commit_plan(writes, batch)
-        posted = _posted(writes, row)
+        posted = _posted(writes, found)
         if batch is None:
             self.notifier.tell(changed)
         else:
@@ -207,7 +207,7 @@ class PostgresStore(QueryStore):
         def apply() -> None:
             if waiting:
                 form, bodies = as_json(waiting)
-                posted.extend(_posted(waiting, self.query(_APPLY, [form.decode(), bodies])[0]))
+                posted.extend(_posted(waiting, self.query(_APPLY, [form.decode(), bodies])[0][0]))
                 final.extend(waiting)
                 waiting.clear()
 
@@ -378,9 +378,9 @@ def _changed(writes: Sequence[Write]) -> set[str]:
     return mailboxes_to_notify(writes, [Posted(message_id="", number=0)] * len(writes))
 
 
-def _posted(writes: Sequence[Write], row: Row | None) -> tuple[Posted, ...]:
+def _posted(writes: Sequence[Write], said: str | bytes) -> tuple[Posted, ...]:
     """Return what `apply` says of the letters among these writes."""
-    found = msgspec.json.decode(row[0]) if row else []
+    found = msgspec.json.decode(said)
     posts = [write for write in writes if isinstance(write, Post)]
     return tuple(
         Posted(message_id=post.message.id, number=number, unknown=tuple(unknown or ()))

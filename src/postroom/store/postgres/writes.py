@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ...model.codec import encode
 from ...model.delivery import REDIRECTED, SIGNS_OF_LIFE
 from ...model.names import AT, fold
@@ -71,6 +73,9 @@ def _form(write: Write, bodies: list[bytes]) -> dict[str, Any]:
 
 def _post(post: Post, bodies: list[bytes]) -> dict[str, Any]:
     message, body = post.message, post.encoded or encode(post.message)
+    deliveries = post.deliveries
+    if all(replace(one, mailbox=deliveries[0].mailbox) == deliveries[0] for one in deliveries[1:]):
+        deliveries = deliveries[:1]  # the server makes the others like the first
     *letter, _ = letter_row(message, 0, 0, body)
     bodies.append(body)
     return {
@@ -79,7 +84,7 @@ def _post(post: Post, bodies: list[bytes]) -> dict[str, Any]:
         "sender": message.sender,
         "spent": pair_key(message.sender, message.key or message.id),
         "names": [*(delivery.mailbox for delivery in post.deliveries), *post.copies],
-        "deliveries": [_delivery(delivery) for delivery in post.deliveries],
+        "deliveries": [_delivery(delivery) for delivery in deliveries],
         "quota": post.quota,
         "outbox": post.outbox,
         "known_only": post.known_only,

@@ -129,6 +129,7 @@ DECLARE
     ids int[];
     sender_name text := w->>'sender';
     are_known boolean;
+    many int;
 BEGIN
     letter.number := post.number;
     SELECT m.id INTO letter.sender FROM ROOM.mailboxes m
@@ -166,20 +167,30 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'PR001', MESSAGE = 'look first';
     END IF;
-    FOR i IN 1 .. jsonb_array_length(w->'deliveries') LOOP
-        d := jsonb_populate_record(NULL::ROOM.deliveries, w->'deliveries'->(i - 1));
+    many := jsonb_array_length(w->'deliveries');
+    IF many = 1 THEN -- by itself: quicker than a set
+        d := jsonb_populate_record(NULL::ROOM.deliveries, w->'deliveries'->0);
         d.number := letter.number;
-        d.mailbox := ids[i];
+        d.mailbox := ids[1];
         INSERT INTO ROOM.deliveries VALUES (d.*);
-    END LOOP;
-    IF cardinality(ids) > jsonb_array_length(w->'deliveries') THEN
+    ELSE
+        INSERT INTO ROOM.deliveries
+        SELECT letter.number, ids[u.place], u.kind, u.state, u.seen, u.rank, u.revision, u.attempts, u.delivered_at,
+               u.read_at, u.acked_at, u.dead_at, u.due_at, u.archived_at, u.expires_at, u.lease_token, u.lease_holder,
+               u.lease_until, u.lease_boot, u.reason, u.history, u.arrived
+        FROM ROWS FROM (jsonb_populate_recordset(NULL::ROOM.deliveries, w->'deliveries')) WITH ORDINALITY
+             AS u(number, mailbox, kind, state, seen, rank, revision, attempts, delivered_at, read_at, acked_at, dead_at,
+                  due_at, archived_at, expires_at, lease_token, lease_holder, lease_until, lease_boot, reason, history,
+                  arrived, place);
+    END IF;
+    IF cardinality(ids) > many THEN
         -- Further mailboxes get deliveries like the first one.
         d := jsonb_populate_record(NULL::ROOM.deliveries, w->'deliveries'->0);
         INSERT INTO ROOM.deliveries
         SELECT letter.number, u.id, d.kind, d.state, d.seen, d.rank, d.revision, d.attempts, d.delivered_at, d.read_at,
                d.acked_at, d.dead_at, d.due_at, d.archived_at, d.expires_at, d.lease_token, d.lease_holder,
                d.lease_until, d.lease_boot, d.reason, d.history, d.arrived
-        FROM unnest(ids[jsonb_array_length(w->'deliveries') + 1:]) u(id);
+        FROM unnest(ids[many + 1:]) u(id);
     END IF;
 END $$;
 
