@@ -192,6 +192,13 @@ class Diagnosis(Brief, frozen=True, kw_only=True):
         return self.worst < Level.WARNING
 
 
+def verdict(
+    check: str, problem: str, fine: str, hint: str = "", judge: Callable[..., Finding] | None = None
+) -> Finding:
+    """Return the finding about a problem (by default an error), or that all is well where there is none."""
+    return (judge or error)(check, problem, hint) if problem else ok(check, fine)
+
+
 def ok(check: str, what: str) -> Finding:
     return Finding(check=check, level=Level.OK, what=what)
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from ..model.query import Group, LetterQuery, Moment
+    from ..model.query import Found, Group, LetterQuery, Moment
+    from .protocol import Letter
     from .sqlite.rows import Row
 
 T = TypeVar("T")
@@ -566,6 +567,22 @@ class QueryStore:
                     raise self.damaged(why)
                 self.set_aside(number, why)
             tried |= {number for number, _ in damaged}
+
+    def get(self, ids: Sequence[str]) -> dict[str, Letter]:
+        return {letter.message.id: letter for letter in self.fetch(rows.letter, self.queries.get(ids))}
+
+    def find(self, query: Query) -> list[Found]:
+        if query.order == "priority" and query.mailbox is not None and query.limit is not None:
+            return self.fetch(rows.found, self.queries.find_offered(query))
+        if query.after is None:
+            return self.find_all(query, [self.queries.find(query)])
+        found = self.find_all(query, [self.queries.find(query), self.queries.find_late(query)])
+        # Mail sent for a later time counts by the number of its arrival, else a cursor would pass it by.
+        return sorted(found, key=lambda f: f.delivery.arrived or f.delivery.number)[: query.limit]
+
+    def find_all(self, query: Query, request: list[Statement]) -> list[Found]:  # noqa: ARG002 - for one that may differ
+        """Return the deliveries of some queries."""
+        return self.fetch(rows.found, *request)
 
     def count(self, query: Any, by: Group = "priority") -> Any:
         found = self.query(*self.queries.count(query, by))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ...errors import PostroomError, Unreadable
-from ...model.report import Level, error, ok, warning
+from ...model.report import Level, error, ok, verdict, warning
 from ..sqlite.examine import examine_room
 from . import durable as files_durable
 from . import journal, reconcile
@@ -159,10 +159,9 @@ def _write(conn: FileConnection) -> Iterator[Finding]:
         same = files_durable.read(path, LARGEST)[0] == content
     finally:
         os.unlink(path)
-    if same:
-        yield ok("writing", f"a file was written, read and removed in {(time.monotonic() - began) * 1000:.1f} ms")
-    else:
-        yield error("writing", "the disk returned other data than was written", "check or replace the disk")
+    fine = f"a file was written, read and removed in {(time.monotonic() - began) * 1000:.1f} ms"
+    problem = "" if same else "the disk returned other data than was written"
+    yield verdict("writing", problem, fine, "check or replace the disk")
 
 
 def _set_aside(conn: FileConnection) -> Iterator[Finding]:
@@ -174,12 +173,10 @@ def _set_aside(conn: FileConnection) -> Iterator[Finding]:
         for home in conn.tree.homes()
         for name in _listed(conn.tree.path(f"{home}/{QUARANTINE}"))
     ]
-    if not files:
-        yield ok("quarantine", "no file is set aside")
-        return
     listed = [f"{name} ({reasons.get(name, 'before the index was rebuilt')})" for name in files]
+    problem = f"{len(files)} file(s) set aside, since they are no letters: {_few(listed)}" if files else ""
     hint = "correct a file and move it back under its own name (without the last ending), or delete it"
-    yield warning("quarantine", f"{len(files)} file(s) set aside, since they are no letters: {_few(listed)}", hint)
+    yield verdict("quarantine", problem, "no file is set aside", hint, warning)
 
 
 def _outside_mailboxes(conn: FileConnection) -> Iterator[Finding]:
@@ -189,12 +186,10 @@ def _outside_mailboxes(conn: FileConnection) -> Iterator[Finding]:
         count = len(_letters_in(conn, folder))
         if count and (why := _why_no_mailbox(conn, conn.tree.of(folder)[0])):
             outside[conn.tree.below_root(folder)] = f"{count}: {why}"
-    if outside:
-        listed = [f"{folder} ({why})" for folder, why in outside.items()]
-        hint = "they are no mail and are left alone; put them into the mailbox of an agent if they are"
-        yield warning("mailboxes", f"files lie in folders that are no mailboxes: {_few(listed)}", hint)
-    else:
-        yield ok("mailboxes", "no letters lie outside of mailboxes")
+    listed = _few([f"{folder} ({why})" for folder, why in outside.items()])
+    problem = f"files lie in folders that are no mailboxes: {listed}" if listed else ""
+    hint = "they are no mail and are left alone; put them into the mailbox of an agent if they are"
+    yield verdict("mailboxes", problem, "no letters lie outside of mailboxes", hint, warning)
 
 
 def _letters_in(conn: FileConnection, folder: str) -> list[str]:

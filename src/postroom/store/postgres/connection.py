@@ -57,7 +57,7 @@ class RoomConnection(psycopg.Connection[Row]):
         return self._result().get_value(0, 0)
 
     def _result(self) -> PGresult:
-        result = self.wait(execute(self.pgconn))[-1]
+        result: PGresult = self.wait(execute(self.pgconn))[-1]
         if result.status not in {ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK}:
             raise error_from_result(result)
         return result

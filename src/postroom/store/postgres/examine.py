@@ -5,7 +5,7 @@ from __future__ import annotations
 from binascii import crc32
 from typing import TYPE_CHECKING
 
-from ...model.report import error, note, ok, warning
+from ...model.report import error, note, ok, verdict, warning
 from .notification import LISTENERS
 from .notification import NAME as LISTENER
 
@@ -99,12 +99,13 @@ def _transactions(store: PostgresStore) -> Iterator[Finding]:
 def _bloat(store: PostgresStore) -> Iterator[Finding]:
     tables = store.query(_DEAD, [store.address.schema])
     bloated = [name for name, live, dead, _ in tables if dead > FEW_ROWS and dead > BLOATED * (live + dead)]
-    size = sum(size for *_, size in tables)
-    if bloated:
-        hint = f"VACUUM (ANALYZE) {store.address.schema}.{bloated[0]}; then let autovacuum run more often"
-        yield warning("bloat", f"most rows are dead in {', '.join(bloated)}", hint)
-    else:
-        yield ok("bloat", f"the room has {size / 1e6:,.1f} MB, and vacuum keeps up")
+    fine = f"the room has {sum(size for *_, size in tables) / 1e6:,.1f} MB, and vacuum keeps up"
+    hint = (
+        f"VACUUM (ANALYZE) {store.address.schema}.{bloated[0]}; then let autovacuum run more often"
+        if bloated
+        else ""
+    )
+    yield verdict("bloat", f"most rows are dead in {', '.join(bloated)}" if bloated else "", fine, hint, warning)
 
 
 def _standbys(store: PostgresStore) -> Iterator[Finding]:
@@ -123,19 +124,14 @@ def _standbys(store: PostgresStore) -> Iterator[Finding]:
 def _notification(store: PostgresStore) -> Iterator[Finding]:
     many = store.query(_LISTENERS, [LISTENER])[0][0]
     text = f"{many} connections listen for new mail"
-    if many >= LISTENERS:
-        yield note("notification", f"{text}; further processes poll", "run postroom serve once on each machine")
-    else:
-        yield ok("notification", text)
+    problem = f"{text}; further processes poll" if many >= LISTENERS else ""
+    yield verdict("notification", problem, text, "run postroom serve once on each machine", note)
 
 
 def _rows(store: PostgresStore) -> Iterator[Finding]:
-    for text, what in ((_LEFT, "deliveries without their letter"), (_UNDELIVERED, "letters without a delivery")):
-        many = store.query(text)[0][0]
-        if many:
-            yield error("rows", f"{many} {what}", "restore a backup")
-            return
-    yield ok("rows", "each delivery has its letter")
+    checked = ((_LEFT, "deliveries without their letter"), (_UNDELIVERED, "letters without a delivery"))
+    wrong = [f"{many} {what}" for text, what in checked if (many := store.query(text)[0][0])]
+    yield verdict("rows", ", ".join(wrong), "each delivery has its letter", "restore a backup")
 
 
 CHECKS: tuple[Callable[[PostgresStore], Iterator[Finding]], ...] = (

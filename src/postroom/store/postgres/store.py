@@ -285,18 +285,6 @@ class PostgresStore(QueryStore):
 
     # -- queries
 
-    def get(self, ids: Sequence[str]) -> dict[str, Letter]:
-        return {letter.message.id: letter for letter in self.fetch(rows.letter, queries.get(ids))}
-
-    def find(self, query: Query) -> list[Found]:
-        if query.order == "priority" and query.mailbox is not None and query.limit is not None:
-            return self.fetch(rows.found, queries.find_offered(query))
-        if query.after is None:
-            return self.fetch(rows.found, queries.find(query))
-        found = self.fetch(rows.found, queries.find(query), queries.find_late(query))
-        # Mail sent for a later time counts by the number of its arrival, else a cursor would pass it by.
-        return sorted(found, key=lambda f: f.delivery.arrived or f.delivery.number)[: query.limit]
-
     def count(self, query: Any, by: Group = "priority") -> Any:
         if by == "sender":
             return dict(self.query(WAITING_BY_SENDER, [fold(query.mailbox)] * 2))

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from ...errors import PostroomError
-from ...model.report import Finding, error, note, ok, warning
+from ...model.report import Finding, Level, error, note, ok, verdict, warning
 from ...model.values import passes
 from . import place as sqlite_place
 from .connection import OLDEST_SQLITE, Connection, interruptible, translate
@@ -112,6 +112,15 @@ def _repairing(visit: Visit) -> Iterator[None]:
     visit.conn.log.sync(visit.conn.lock)
 
 
+def _repaired(visit: Visit, finding: Finding, mend: Callable[[], object], done: str) -> Finding:
+    """Return a finding; of a problem that may be mended now, that it is."""
+    if finding.level is Level.OK or not (visit.repair and visit.sound):
+        return finding
+    with _repairing(visit):
+        mend()
+    return error(finding.check, done, repaired=True)
+
+
 def _versions(visit: Visit) -> Iterator[Finding]:
     version = visit.database.pragma("user_version")
     needed = ".".join(map(str, OLDEST_SQLITE))
@@ -140,12 +149,9 @@ def _log_end(visit: Visit) -> Iterator[Finding]:
         frames, _ = visit.database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
         size = visit.database.pragma("page_size")
         behind = _commits_behind(Path(f"{visit.path}-wal").read_bytes(), size, max(frames, 0))
-    if behind:
-        text = f"the log can be read up to page {frames}, and {behind} commits lie behind that; they are lost"
-        hint = "after a power cut these were never confirmed; else the disk is failing: restore a backup"
-        yield warning("end of the log", text, hint)
-    else:
-        yield ok("end of the log", "nothing lies behind it")
+    text = f"the log can be read up to page {frames}, and {behind} commits lie behind that; they are lost"
+    hint = "after a power cut these were never confirmed; else the disk is failing: restore a backup"
+    yield verdict("end of the log", text if behind else "", "nothing lies behind it", hint, warning)
 
 
 def _commits_behind(log: bytes, page_size: int, end: int) -> int:
@@ -204,17 +210,15 @@ def _letters(visit: Visit) -> Iterator[Finding]:
         visit.sound = False
         yield error("letters", f"after number {after} letters cannot be read", COPY)
         return
-    if not damaged:
-        yield ok("letters", f"{looked} letters are what was accepted")
-        return
     ids = ", ".join(id for _, id in damaged[:MOST])
-    if visit.repair and visit.sound:
-        with _repairing(visit):
-            for number, _ in damaged:
-                quarantine(visit.database, number)
-        yield error("letters", f"{len(damaged)} damaged letters were set aside: {ids}", repaired=True)
-    else:
-        yield error("letters", f"{len(damaged)} letters are damaged: {ids}", "repair=True sets them aside")
+    problem = f"{len(damaged)} letters are damaged: {ids}" if damaged else ""
+    finding = verdict("letters", problem, f"{looked} letters are what was accepted", "repair=True sets them aside")
+
+    def set_aside() -> None:
+        for number, _ in damaged:
+            quarantine(visit.database, number)
+
+    yield _repaired(visit, finding, set_aside, f"{len(damaged)} damaged letters were set aside: {ids}")
 
 
 def _rows(database: apsw.Connection, sql: str, *values: int) -> list[Row]:
@@ -230,28 +234,20 @@ def _orphans(visit: Visit) -> Iterator[Finding]:
         yield warning(
             "deliveries", f"letters that are in nobody's mailbox: {', '.join(unsent)}", "send them again"
         )
-    if not lost:
-        yield ok("deliveries", "every delivery has its letter")
-    elif visit.repair and visit.sound:
-        with _repairing(visit):
-            visit.database.execute(f"DELETE {where}")
-        yield error("deliveries", f"deliveries without a letter were removed: numbers {lost}", repaired=True)
-    else:
-        yield error("deliveries", f"deliveries without a letter: numbers {lost}", "repair=True removes them")
+    problem = f"deliveries without a letter: numbers {lost}" if lost else ""
+    finding = verdict("deliveries", problem, "every delivery has its letter", "repair=True removes them")
+    done = f"deliveries without a letter were removed: numbers {lost}"
+    yield _repaired(visit, finding, lambda: visit.database.execute(f"DELETE {where}"), done)
 
 
 def _counts(visit: Visit) -> Iterator[Finding]:
     """Compare the kept counts, by which a full inbox is known, with a real count."""
     wrong = visit.database.execute(WRONG).get
-    if not wrong:
-        yield ok("counts", "the kept counts of waiting letters are right")
-    elif visit.repair and visit.sound:
-        with _repairing(visit):
-            recount(visit.database.execute)
-        yield error("counts", f"{wrong} kept counts of waiting letters were wrong; counted again", repaired=True)
-    else:
-        problem = f"{wrong} kept counts of waiting letters are wrong: an inbox may be full too early or too late"
-        yield error("counts", problem, "repair=True counts again")
+    what = f"{wrong} kept counts of waiting letters"
+    problem = f"{what} are wrong: an inbox may be full too early or too late" if wrong else ""
+    fine = "the kept counts of waiting letters are right"
+    finding = verdict("counts", problem, fine, "repair=True counts again")
+    yield _repaired(visit, finding, lambda: recount(visit.database.execute), f"{what} were wrong; counted again")
 
 
 def _texts(visit: Visit) -> Iterator[Finding]:
@@ -260,10 +256,8 @@ def _texts(visit: Visit) -> Iterator[Finding]:
     if visit.database.execute(f"SELECT count(*) FROM room WHERE {own}").get != 1:
         yield error("rows", "the row that describes the room (table room) is damaged", COPY)
     broken = [table for table in TABLES if visit.full and not _can_be_read(visit.database, table)]
-    if broken:
-        yield error("rows", f"damaged in {', '.join(broken)}", COPY)
-    else:
-        yield ok("rows", "every row can be read" if visit.full else "the room knows its name")
+    fine = "every row can be read" if visit.full else "the room knows its name"
+    yield verdict("rows", f"damaged in {', '.join(broken)}" if broken else "", fine, COPY)
 
 
 def _can_be_read(database: apsw.Connection, table: str) -> bool:
@@ -279,10 +273,8 @@ def _records(visit: Visit) -> Iterator[Finding]:
     """Check all records: one that cannot be read keeps all of its kind from being listed."""
     found = visit.database.execute("SELECT kind, key, value FROM records").fetchall()
     broken = [f"{kind} {key}" for kind, key, value in found if not _is_json(value)]
-    if broken:
-        yield error("records", f"{len(broken)} records cannot be read: {', '.join(broken[:MOST])}", COPY)
-    else:
-        yield ok("records", f"{len(found)} records can be read")
+    problem = f"{len(broken)} records cannot be read: {', '.join(broken[:MOST])}" if broken else ""
+    yield verdict("records", problem, f"{len(found)} records can be read", COPY)
 
 
 def _is_json(value: object) -> bool:
@@ -293,19 +285,15 @@ def _mailbox_names(visit: Visit) -> Iterator[Finding]:
     """Compare each mailbox's name with its folded form."""
     wrong = "SELECT count(*) FROM mailboxes WHERE folded IS NOT lower(name)"
     broken = visit.database.execute(wrong).get
-    if broken:
-        yield error("names", f"the names of {broken} mailboxes are damaged, and their mail is not shown", COPY)
-    else:
-        yield ok("names", "every mailbox has its name")
+    problem = f"the names of {broken} mailboxes are damaged, and their mail is not shown" if broken else ""
+    yield verdict("names", problem, "every mailbox has its name", COPY)
 
 
 def _quarantine(visit: Visit) -> Iterator[Finding]:
     ids = [str(id) for (id,) in visit.database.execute(f"SELECT id FROM quarantine ORDER BY number LIMIT {MOST}")]
-    if ids:
-        hint = "check the disk; ask the senders to send again"
-        yield warning("quarantine", f"letters were found damaged and set aside: {', '.join(ids)}", hint)
-    else:
-        yield ok("quarantine", "no letter was ever set aside")
+    problem = f"letters were found damaged and set aside: {', '.join(ids)}" if ids else ""
+    hint = "check the disk; ask the senders to send again"
+    yield verdict("quarantine", problem, "no letter was ever set aside", hint, warning)
 
 
 def _log(visit: Visit) -> Iterator[Finding]:

@@ -204,23 +204,10 @@ class SqliteStore(QueryStore):
 
     # -- queries
 
-    def get(self, ids: Sequence[str]) -> dict[str, Letter]:
-        return {letter.message.id: letter for letter in self.fetch(rows.letter, queries.get(ids))}
-
-    def find(self, query: Query) -> list[Found]:
-        if query.order == "priority" and query.mailbox is not None and query.limit is not None:
-            return self.fetch(rows.found, queries.find_offered(query))
-        request = [queries.find(query)]
-        if query.after is not None:
-            request.append(queries.find_late(query))
-        found = self.fetch(rows.found, *request) if query.mailbox is not None else self._find_everywhere(request)
-        if query.after is None:
-            return found
-        # Mail sent for a later time counts by the number of its arrival, else a cursor would pass it by.
-        return sorted(found, key=lambda f: f.delivery.arrived or f.delivery.number)[: query.limit]
-
-    def _find_everywhere(self, request: list[Statement]) -> list[Found]:
-        """Return deliveries of all mailboxes, reading each letter once: it may lie in thousands of them."""
+    def find_all(self, query: Query, request: list[Statement]) -> list[Found]:
+        """Return deliveries; of all mailboxes by reading each letter once: it may lie in thousands of them."""
+        if query.mailbox is not None:
+            return self.fetch(rows.found, *request)
         without_letters = [bare(one) for one in request]
         held = [row for one in without_letters for row in self.query(*one)]
         several = self.fetch(rows.letter, queries.by_number(sorted({row[0] for row in held})))
