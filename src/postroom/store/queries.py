@@ -24,7 +24,7 @@ from ..model.names import fold
 from ..model.query import Name, Query, Tally
 from ..model.record import Record
 from ..model.thread import general_scope
-from .protocol import Overdue
+from .protocol import Overdue, Trimmed
 from .sqlite import rows
 from .sqlite.rows import DELIVERY, RANK, SALVAGE, STATE_NUMBER, micros, priority_of, time_of
 
@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ..model.query import Found, Group, LetterQuery, Moment
+    from ..model.search import SearchQuery
     from .protocol import Letter
     from .sqlite.rows import Row
+    from .sqlite.search import Index
 
 T = TypeVar("T")
 
@@ -549,6 +551,18 @@ class QueryStore:
         """Return the error for a damaged room."""
         raise NotImplementedError
 
+    def mailbox_ids(self, mailboxes: Sequence[str]) -> Sequence[int | None]:
+        """Return the ids of those mailboxes that exist."""
+        raise NotImplementedError
+
+    def search_index(self) -> Index:
+        """Return the text index."""
+        raise NotImplementedError
+
+    def trim_changes(self, keep: int) -> int:
+        """Drop all but the newest changes, and return how many were dropped."""
+        raise NotImplementedError
+
     def fetch(self, make: Callable[[Row], T], *statements: Statement) -> list[T]:
         """Return the rows as values. Damaged letters go into quarantine, and the statements run again."""
         tried: set[int] = set()
@@ -621,6 +635,22 @@ class QueryStore:
             return [Record(kind=kind, key=k, revision=r, value=msgspec.json.decode(v)) for kind, k, r, v in found]
         except (msgspec.DecodeError, ValueError, TypeError) as broken:
             raise self.damaged(broken) from None
+
+    def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
+        from .sqlite.search import Search  # noqa: PLC0415 - most processes do not search
+
+        party = [None] if reader is None else self.mailbox_ids([reader])
+        if not party:
+            return []
+        index = self.search_index()
+        search = Search(query, reader, party[0], self.queries, index.expression(query, party[0]))
+        return search.find(index, self.query, self.fetch, limit)
+
+    def trim(self, keep: int | None = None) -> Trimmed:
+        from .sqlite.search import catch_up  # noqa: PLC0415 - as above
+
+        dropped = 0 if keep is None else self.trim_changes(max(keep, 1))
+        return Trimmed(dropped, catch_up(self.search_index(), self.query))
 
     def quarantined(self) -> list[str]:
         return [id for (id,) in self.query("SELECT id FROM main.quarantine ORDER BY number", [])]

@@ -13,16 +13,13 @@ from ...errors import Unreadable
 from ...model.search import search_text
 from ..sqlite import rows
 from ..sqlite import search as common
-from ..sqlite.search import Search
 from .errors import translated
-from .queries import queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...model.message import Message
     from ...model.search import SearchQuery
-    from ..protocol import Letter
     from .store import PostgresStore
 
 LONGEST = 300  # characters of a word in the index; a lexeme has room for 2,046 bytes
@@ -43,6 +40,21 @@ class TableIndex(common.Index):
 
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
+
+    def expression(self, query: SearchQuery, party: int | None) -> str:
+        """Return the query as a tsquery of quoted words, none of which is syntax."""
+
+        def quoted(word: str, mark: str = "") -> str:
+            return "'" + word[:LONGEST].replace("\\", "\\\\").replace("'", "''") + f"'{mark}"
+
+        wanted = [quoted(common.EVERY if party is None else f"{common.PARTY}{party}")]
+        for term in query.terms:
+            *whole, last = term.words
+            wanted += [quoted(word) for word in whole]
+            wanted.append(quoted(last, ":*" if term.begins or len(last) > LONGEST else ""))
+        for some in common.wanted_marks(query):
+            wanted.append(f"({' | '.join(map(quoted, some))})")
+        return f"({' & '.join(wanted)}) | '{_LARGE}'"
 
     def upto(self) -> int:
         found: int = self._store.query(_UPTO)[0][0]
@@ -86,31 +98,3 @@ def _words(message: Message, party: Iterable[int]) -> list[str]:
     found = {word[:LONGEST] for word in search_text(message).split()}
     found |= {common.PARTY + str(mailbox) for mailbox in party} | {common.EVERY, *common.words_of_marks(message)}
     return sorted(found) if sum(len(word.encode()) for word in found) < MOST else [_LARGE, common.EVERY]
-
-
-def _expression(query: SearchQuery, party: int | None) -> str:
-    """Return the query as a tsquery of quoted words, none of which is syntax."""
-
-    def quoted(word: str, mark: str = "") -> str:
-        return "'" + word[:LONGEST].replace("\\", "\\\\").replace("'", "''") + f"'{mark}"
-
-    wanted = [quoted(common.EVERY if party is None else f"{common.PARTY}{party}")]
-    for term in query.terms:
-        *whole, last = term.words
-        wanted += [quoted(word) for word in whole]
-        wanted.append(quoted(last, ":*" if term.begins or len(last) > LONGEST else ""))
-    for some in common.wanted_marks(query):
-        wanted.append(f"({' | '.join(map(quoted, some))})")
-    return f"({' & '.join(wanted)}) | '{_LARGE}'"
-
-
-def find(
-    store: PostgresStore, query: SearchQuery, reader: str | None, party: int | None, limit: int
-) -> list[Letter]:
-    search = Search(query, reader, party, queries, _expression(query, party))
-    return search.find(TableIndex(store), store.query, store.fetch, limit)
-
-
-def catch_up(store: PostgresStore) -> int:
-    """Add all but a few letters to the index, and return how many."""
-    return common.catch_up(TableIndex(store), store.query)

@@ -19,7 +19,7 @@ from psycopg import sql
 from ...errors import Damaged, Resync, StoreFailing, Unreadable
 from ...model import record
 from ...model.names import AT, fold, system_of
-from ..protocol import Post, Posted, Trimmed, mailboxes_to_notify, must_last
+from ..protocol import Post, Posted, mailboxes_to_notify, must_last
 from ..queries import QueryStore, usual_claim
 from ..sqlite import rows
 from .address import parse
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from ...model.query import Found, Group, LetterQuery, Moment, Query
     from ...model.record import Change, Cursor
     from ...model.report import Finding, Progress
-    from ...model.search import SearchQuery
     from ..protocol import Letter, Overdue, Plan, Watch, Write
     from .connection import RoomConnection, Row
+    from .search import TableIndex
 
 T = TypeVar("T")
 
@@ -296,13 +296,12 @@ class PostgresStore(QueryStore):
     def letters(self, query: LetterQuery) -> list[Letter]:
         return self.fetch(rows.letter, queries.newest_of(query) if query.newest_of else queries.letters(query))
 
-    def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
-        from .search import find  # noqa: PLC0415 - most processes do not search
+    def search_index(self) -> TableIndex:
+        from .search import TableIndex  # noqa: PLC0415 - most processes do not search
 
-        party = None if reader is None else self._mailbox_ids([reader])
-        return [] if party == [] else find(self, query, reader, None if party is None else party[0], limit)
+        return TableIndex(self)
 
-    def _mailbox_ids(self, mailboxes: Sequence[str]) -> list[int]:
+    def mailbox_ids(self, mailboxes: Sequence[str]) -> list[int]:
         found = self.query("SELECT id FROM main.mailboxes WHERE name = ANY (?)", [list(mailboxes)])
         return [number for (number,) in found]
 
@@ -348,11 +347,9 @@ class PostgresStore(QueryStore):
     def cursor(self) -> Cursor:
         return self._state()[0]
 
-    def trim(self, keep: int | None = None) -> Trimmed:
-        from .search import catch_up  # noqa: PLC0415 - most processes do not search
-
-        dropped = 0 if keep is None else self._alone("SELECT ROOM.trim_changes(?)", [max(keep, 1)])[0][0]
-        return Trimmed(dropped, catch_up(self))
+    def trim_changes(self, keep: int) -> int:
+        dropped: int = self._alone("SELECT ROOM.trim_changes(?)", [keep])[0][0]
+        return dropped
 
     def watch(self, mailboxes: Sequence[str]) -> Watch:
         return self.notifier.watch(mailboxes)

@@ -65,20 +65,6 @@ def words_of_marks(message: Message) -> list[str]:
     return [_mark(name, value) for name, value in _pairs(marks_of(message))]
 
 
-def expression(query: SearchQuery, party: int | None) -> str:
-    """Return the query for FTS5. All input stands in quotes and holds nothing but words, so none of it is syntax.
-
-    Unwanted recipients are not excluded here: a recipient that the reader may not see must make no difference.
-    """
-    wanted = [EVERY_LETTER if party is None else _quoted(f"{PARTY}{party}")]
-    wanted += [_phrase(term) for term in query.terms]
-    wanted += [f"({' OR '.join(map(_quoted, some))})" for some in wanted_marks(query)]
-    unwanted = replace(query.unwanted, senders=tuple(any_name(query, query.unwanted.senders)), recipients=())
-    without = [_phrase(term) for term in query.without]
-    without += [_quoted(_mark(name, value)) for name, value in _pairs(unwanted)]
-    return f"({' AND '.join(wanted)})" + "".join(f" NOT {phrase}" for phrase in without)
-
-
 def wanted_marks(query: SearchQuery) -> list[list[str]]:
     """Return the marks that a letter needs, as the index has them: one of each list."""
     wanted = query.wanted
@@ -165,6 +151,20 @@ class Index:
         self._inode = -1
         self._database: apsw.Connection | None = None
         self._lock: WriterLock | None = None
+
+    def expression(self, query: SearchQuery, party: int | None) -> str:
+        """Return a query as the index takes it, for a mailbox (None: the whole room).
+
+        All input stands in quotes and holds nothing but words, so none of it is syntax of FTS5. Unwanted
+        recipients are not excluded here: a recipient that the reader may not see must make no difference.
+        """
+        wanted = [EVERY_LETTER if party is None else _quoted(f"{PARTY}{party}")]
+        wanted += [_phrase(term) for term in query.terms]
+        wanted += [f"({' OR '.join(map(_quoted, some))})" for some in wanted_marks(query)]
+        unwanted = replace(query.unwanted, senders=tuple(any_name(query, query.unwanted.senders)), recipients=())
+        without = [_phrase(term) for term in query.without]
+        without += [_quoted(_mark(name, value)) for name, value in _pairs(unwanted)]
+        return f"({' AND '.join(wanted)})" + "".join(f" NOT {phrase}" for phrase in without)
 
     def upto(self) -> int:
         """Return the number up to which the index is complete; 0 if there is none that can be trusted."""

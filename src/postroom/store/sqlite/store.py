@@ -20,7 +20,7 @@ from ...model import record
 from ...model.names import fold
 from ...model.query import LetterQuery
 from ..notification import ProcessNotifier
-from ..protocol import Overdue, Trimmed, mailboxes_to_notify
+from ..protocol import Overdue, mailboxes_to_notify
 from ..queries import FAR, MEANT, QueryStore
 from . import connection as sqlite_connection
 from . import ground, rows
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from ...model.query import Found, Group, Moment, Query
     from ...model.record import Change, Cursor
     from ...model.report import Finding, Progress
-    from ...model.search import SearchQuery
     from ..notification import Notifier
     from ..protocol import Letter, Plan, Posted, Watch, Write
     from ..queries import Statement
+    from .search import Index
 
 
 T = TypeVar("T")
@@ -149,7 +149,7 @@ class SqliteStore(QueryStore):
         except apsw.Error as error:  # more is damaged than this letter
             raise translate(error, self.path) from error
 
-    def _mailbox_ids(self, mailboxes: Sequence[str]) -> list[int]:
+    def mailbox_ids(self, mailboxes: Sequence[str]) -> list[int]:
         """Return the ids of those mailboxes that exist, from memory if all were seen before."""
         committed, known = self.connection().names.committed, []
         for name in mailboxes:
@@ -256,27 +256,20 @@ class SqliteStore(QueryStore):
         """
         from .search import own_letters  # noqa: PLC0415 - most processes do not search
 
-        party = self._mailbox_ids((query.party or query.sender or "",))
+        party = self.mailbox_ids((query.party or query.sender or "",))
         before = FAR if query.before is None else query.before
         if not party:
             return []
         index = self.connection().index if self.vouches else None
         return own_letters(index, self.query, party[0], before, most)
 
-    def search(self, query: SearchQuery, reader: str | None, limit: int) -> list[Letter]:
-        from .search import Search, expression  # noqa: PLC0415 - most processes do not search
-
-        party = None if reader is None else self._mailbox_ids((reader,))
-        if party == []:
-            return []
-        own = None if party is None else party[0]
-        search = Search(query, reader, own, queries, expression(query, own))
-        return search.find(self.connection().index, self.query, self.fetch, limit)
+    def search_index(self) -> Index:
+        return self.connection().index
 
     def overdue(
         self, moment: Moment, mailboxes: Sequence[str] | None, limit: int, *, ahead: float = 0.0
     ) -> Overdue:
-        numbers = None if mailboxes is None else self._mailbox_ids(mailboxes)
+        numbers = None if mailboxes is None else self.mailbox_ids(mailboxes)
         return Overdue([], None) if numbers == [] else self.overdue_at(moment, numbers, limit, ahead)
 
     def _mailbox(self, name: str) -> int:
@@ -330,17 +323,11 @@ class SqliteStore(QueryStore):
         name, epoch, following = self.query(f"SELECT name, epoch, ({NEXT_NUMBER}) FROM room", [])[0]
         return record.Cursor(name, epoch, following - 1)
 
-    def trim(self, keep: int | None = None) -> Trimmed:
-        from .search import catch_up  # noqa: PLC0415 - most processes do not search
-
-        changes = 0 if keep is None else self._trim_changes(keep)
-        return Trimmed(changes, catch_up(self.connection().index, self.query))
-
-    def _trim_changes(self, keep: int) -> int:
+    def trim_changes(self, keep: int) -> int:
         newest = "SELECT number FROM changes ORDER BY number DESC LIMIT 1 OFFSET ?"
         # Both in one transaction: a cursor older than `trimmed` must get Resync, never a gap.
         with translated(self.path), self.connection().writing() as database:
-            for (number,) in database.execute(newest, (max(keep, 1),)).fetchall():
+            for (number,) in database.execute(newest, (keep,)).fetchall():
                 database.execute("UPDATE room SET trimmed = ?", (number,))
                 database.execute("DELETE FROM changes WHERE number <= ?", (number,))
                 return database.changes()
