@@ -133,7 +133,7 @@ def test_two_agents_exchange_letters_through_mcp(rooms: tuple[Served, Served]) -
     from mcp.client.streamable_http import streamable_http_client
 
     from mcp import Client, StdioServerParameters, stdio_client
-    from tests.mcp.harness import ask, run
+    from tests.mcp.harness import ask
 
     served = rooms[0]
     daemon = served.serve()
@@ -155,7 +155,7 @@ def test_two_agents_exchange_letters_through_mcp(rooms: tuple[Served, Served]) -
             found = await ask(ann, "check_inbox")
             assert ["over HTTP"] == [one["content"]["text"] for one in found["messages"]]
 
-    run(story())
+    asyncio.run(asyncio.wait_for(story(), PATIENCE))
 
 
 # -- the dashboard

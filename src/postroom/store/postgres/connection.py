@@ -29,7 +29,6 @@ Row = tuple[Any, ...]
 MOST = 8  # connections of one process; the server's own threads are fewer
 _ABANDONED: list[object] = []  # pools of a parent process: never touched after a fork
 _WARNING = "01000"
-_NAME = b"postroom"  # of the prepared statement
 _BYTEA = 17  # the number of the type
 _HEAD, _SIZE, _LENGTH = (struct.Struct(form) for form in (">iiI", ">ii", ">i"))
 
@@ -38,29 +37,19 @@ class RoomConnection(psycopg.Connection[Row]):
     """A connection that notices when the server gives up waiting for a standby."""
 
     doubtful = False  # did it say so? Then what it called committed may be lost with this server
-    _has_prepared = False  # the statement of `call`
 
-    def call(self, statement: str, values: Sequence[bytes], bodies: Sequence[bytes]) -> bytes | None:
-        """Return the one value of a statement, always the same; `bodies` is its last parameter.
+    def call(self, statement: bytes, values: Sequence[bytes], bodies: Sequence[bytes]) -> bytes | None:
+        """Return the one value of a statement, whose last parameter is a list of bodies.
 
-        Without psycopg's cursor: that takes a third less for a small commit. Ctrl-C cancels it likewise.
+        Without psycopg's cursor: that takes a fifth less for a small commit, and a third of the processor time.
+        Nothing is prepared, so a pooler may stand in between; Ctrl-C cancels it like any other statement.
         """
-        params, formats = [*values, _array(bodies)], [*[Format.TEXT] * len(values), Format.BINARY]
-        if self.prepare_threshold is None:
-            self.pgconn.send_query_params(statement.encode(), params, param_formats=formats)
-        else:
-            if not self._has_prepared:
-                self.pgconn.send_prepare(_NAME, statement.encode())
-                self._result()
-                self._has_prepared = True
-            self.pgconn.send_query_prepared(_NAME, params, formats)
-        return self._result().get_value(0, 0)
-
-    def _result(self) -> PGresult:
+        formats = [*[Format.TEXT] * len(values), Format.BINARY]
+        self.pgconn.send_query_params(statement, [*values, _array(bodies)], param_formats=formats)
         result: PGresult = self.wait(execute(self.pgconn))[-1]
         if result.status not in {ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK}:
             raise error_from_result(result)
-        return result
+        return result.get_value(0, 0)
 
 
 def _array(values: Sequence[bytes]) -> bytes:

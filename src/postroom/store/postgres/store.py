@@ -84,7 +84,7 @@ class PostgresStore(QueryStore):
         self.patience = int(busy_timeout * 1000)
         idle = f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE}s'"
         self._begin = self.database.sql(f"BEGIN; {idle}; SELECT ROOM.enter({self.patience})")
-        self._commit = self.database.sql(_COMMIT)
+        self._commit = self.database.sql(_COMMIT).encode()
         self.notifier = ServerNotifier(self.database)
         self._local = _Local()
         self.take = self._take
