@@ -184,7 +184,9 @@ def test_the_rules_hold_in_a_room_with_several_channels(kind: Kind) -> None:
 
 
 STALE = "letters = _record_alert(core, mailbox, way, moment, until, self.least, self.on_alert, within)"
-AT_ONCE = f"letters = alerted_letters(seen.found[id] for id in verdict.ring); {STALE.removeprefix('letters = ')}"
+AT_ONCE = (
+    f"letters = alerted_letters(core, [seen.found[id] for id in verdict.ring]); {STALE.removeprefix('letters = ')}"
+)
 # name -> what the witness says, a history (letters 0 and 1 are old), and the line that is wrong
 BUGS: dict[str, tuple[Any, ...]] = {
     "no sync": (

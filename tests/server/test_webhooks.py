@@ -78,7 +78,14 @@ def test_one_that_is_added_while_the_daemon_runs_is_called_with_a_pointer_alone(
             result["unread"],
             result["more"],
         )
-        expected = {"from": "ann", "verified": False, "subject": "two", "priority": "urgent", "thread": second}
+        expected = {
+            "from": "ann",
+            "verified": False,
+            "unproven": False,
+            "subject": "two",
+            "priority": "urgent",
+            "thread": second,
+        }
         assert expected == letters[second] and letters.keys() <= {first, second}
         assert b"not to be told" not in call.body
         until(lambda: room.trace(second).stops[0].rings[-1].way == webhook.way)
