@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Raw
 
 from ..core import tokens
-from ..core.authorize import SOCKET, authorize
-from ..core.outbox import count_waiting
+from ..core.authorize import RULES, SOCKET, authorize
 from ..core.proof import prove_request
 from ..core.verb import authorised, checked_mailbox, from_params, set_parameters
-from ..environment import how_to_install
 from ..errors import Invalid, NotAllowed, PostroomError, StoreFailing, TooLarge
 from ..model.codec import encode
 from ..store.sqlite.connection import NO_FILES, NO_FILES_HINT
@@ -38,10 +36,10 @@ if TYPE_CHECKING:
     from .executor import Executor
     from .protocol import Batch, Request
     from .requests import LockVisits, OpenVisit
+    from .visits import Push
 
 
 log = logging.getLogger("postroom")
-LOCK_SECONDS = 0.2  # from the reply until all visits end
 MAX_BATCH_BYTES = 16 * 1024 * 1024  # of replies to one batch; one reply more at most
 _BATCH_TOO_LARGE = TooLarge(
     "the replies to this batch are too large; this call was not carried out", hint="send this call alone"
@@ -61,19 +59,19 @@ class Caller:
         executor: Executor,
         broker: Broker,
         *,
-        push: Callable[[dict[str, Any]], bool] | None = None,
+        push: Push | None = None,
         expel: Callable[[], None] | None = None,
         principal: Principal = SOCKET,
     ) -> None:
-        self._executor = executor
-        self._broker = broker
+        self.executor = executor
+        self.broker = broker
         self._push = push
         self._expel = expel
         self.principal = principal
         self._waits: set[asyncio.Future[Any]] = set()  # calls that wait for mail
         self._has_new_subscription = False  # whose confirmation was not sent yet
         self._has_left = False
-        self._actor: Actor | None = None  # made when this connection first lends its authority to a visit
+        self.actor: Actor | None = None  # made when this connection first lends its authority to a visit
         self._watch_token()
 
     # -- calls
@@ -109,7 +107,7 @@ class Caller:
         run = partial(self._run_checked, request)
         if kind in (Schedule.MANY, Schedule.SLOW, Schedule.LARGE):
             run = partial(_encode_answer, call, run)
-        done = self._executor.carry_out(request, run, self, partial(self._finish, call), kind)
+        done = self.executor.carry_out(request, run, self, partial(self._finish, call), kind)
         if kind is Schedule.WAIT:
             self._waits.add(done)
             done.add_done_callback(self._waits.discard)
@@ -118,19 +116,26 @@ class Caller:
     async def _serve_session(self, call: Call, request: SessionVerb) -> Any:
         """Carry out a call about the connection, and return its reply."""
         try:
+            if RULES[request.declaration().action] != "anyone":
+                await self.executor.submit(partial(self._check_may, request))
             result = request.serve(self)
             return _reply(call, None, await result if asyncio.iscoroutine(result) else result)
         except PostroomError as refused:
             return _reply(call, refused, None)
 
+    def _check_may(self, request: Verb) -> None:
+        """Raise NotAllowed unless the caller may make a request about its connection; on a thread."""
+        core = self.executor.core
+        authorised(core, tokens.effective_principal(core, self.principal), request)
+
     def _run_checked(self, request: Verb) -> Any:
         """Carry out a request if the caller may still make it; on a thread."""
-        core, token = self._executor.core, self.principal.token
+        core, token = self.executor.core, self.principal.token
         if token is not None and tokens.live_token(core, token) is None:
             raise NotAllowed("this token is not valid any more", field="token")
         principal = tokens.effective_principal(core, self.principal, request.acting())
         look = authorised(core, principal, request)
-        return self._executor.shared_looks.result(request, look) if request.declaration().shared else look()
+        return self.executor.shared_looks.result(request, look) if request.declaration().shared else look()
 
     def _finish(self, call: Call, error: BaseException | None, result: Any) -> Any:
         """Return the reply to a call that is over, and record that its agent is active."""
@@ -141,13 +146,13 @@ class Caller:
     def _note_success(self, request: Verb) -> None:
         declaration = request.declaration()
         if declaration.action in {"register", "heartbeat"}:  # the agent itself sets its status
-            self._executor.forget_activity()
+            self.executor.forget_activity()
         elif request.whose is not None and not self.principal.visit:  # who is looked at does nothing
-            self._executor.note_activity(self.principal.agent or request.acting())
+            self.executor.note_activity(self.principal.agent or request.acting())
         if declaration.name == "emit":  # only now: a job may run twice, or fail
             agent = self.principal.agent or request.acting()
-            event = {"scope": self._executor.core.default_scope} | set_parameters(request)
-            self._broker.publish(event, agent or tokens.OPERATOR)
+            event = {"scope": self.executor.core.default_scope} | set_parameters(request)
+            self.broker.publish(event, agent or tokens.OPERATOR)
 
     async def call(self, name: str, params: Mapping[str, Any]) -> Any:
         """Carry out a verb by its name."""
@@ -155,7 +160,7 @@ class Caller:
 
     async def make(self, request: Verb) -> Any:
         """Carry out a request and return its result as JSON."""
-        result = await self._executor.carry_out(request, partial(self._run_checked, request), self)
+        result = await self.executor.carry_out(request, partial(self._run_checked, request), self)
         self._note_success(request)
         return result
 
@@ -166,9 +171,9 @@ class Caller:
             text = "a token is shown in the header of the request, and nowhere else"
             raise Invalid(text, field="method", hint="Authorization: Bearer pr_...")
         if token.startswith(PREFIX):
-            self.become(self._executor.visits.find(token).principal)
-            return {"agent_id": None, "scopes": ["look"], **self.describe_visit()}
-        principal: Principal = await self._executor.read(tokens.authenticate, self._executor.core, token)
+            self.become(self.executor.visits.find(token).principal)
+            return {"agent_id": None, "scopes": ["look"], **self.executor.visits.shown(self.principal)}
+        principal: Principal = await self.executor.read(tokens.authenticate, self.executor.core, token)
         self.become(principal)
         scopes = [tokens.OPERATOR] if principal.operator else sorted(principal.scopes or ())
         return {"agent_id": principal.agent, "scopes": scopes}
@@ -176,70 +181,55 @@ class Caller:
     def become(self, principal: Principal) -> None:
         """Act as another principal from now on: the caller has authenticated again."""
         self.principal = principal
-        self._broker.update_rights(self)
+        self.broker.update_rights(self)
         self._watch_token()
 
     async def subscribe(self, params: dict[str, Any]) -> dict[str, Any]:
-        if self._push is None:
-            raise Invalid("nothing can be sent to this caller later", hint="use the socket, a WebSocket or SSE")
-        principal = await self._current_principal()
+        push, principal = self.pusher("use the socket, a WebSocket or SSE"), await self.current_principal()
         authorize(principal, "wait", principal.agent)  # which events it may see is decided for each
         self._has_new_subscription = True
-        result = await self._broker.subscribe(self, self._push, params)
+        result = await self.broker.subscribe(self, push, params)
         if self._has_left:
-            self._broker.forget(self)
+            self.broker.forget(self)
         return result
 
-    async def _current_principal(self) -> Principal:
-        core = self._executor.core
-        found: Principal = await self._executor.read(tokens.effective_principal, core, self.principal)
+    async def current_principal(self) -> Principal:
+        """Return what the caller may do now."""
+        core = self.executor.core
+        found: Principal = await self.executor.read(tokens.effective_principal, core, self.principal)
         return found
 
-    # -- the flow of mail
-
-    async def watch_flow(self) -> dict[str, Any]:
-        """Get the digests of the flow from now on."""
+    def pusher(self, hint: str) -> Push:
+        """Return what sends the caller a notification."""
         if self._push is None:
-            raise Invalid("nothing can be sent to this caller later", hint="use the socket or a WebSocket")
-        authorize(await self._current_principal(), "room", reads=True)
-        person = self._executor.visits.of(self.principal).person if self.principal.visit else ""
-        return await self._broker.flow.watch(self, self._push, person)
-
-    def unwatch_flow(self) -> dict[str, Any]:
-        self._broker.flow.forget(self)
-        return {}
-
-    async def numbers(self) -> dict[str, Any]:
-        authorize(await self._current_principal(), "room", reads=True)
-        return self._broker.history.describe()
+            raise Invalid("nothing can be sent to this caller later", hint=hint)
+        return self._push
 
     # -- visits of the dashboard
 
     async def open_visit(self, request: OpenVisit) -> dict[str, Any]:
         """Return a link that opens a visit; with `lends`, this connection carries out what is done in it."""
-        visits, core = self._executor.visits, self._executor.core
+        visits, core = self.executor.visits, self.executor.core
         is_proven = await self._check_host(request)
         person = checked_mailbox(core, request.agent_id)
-        if request.lends and self._push is None:
-            raise Invalid("nothing can be asked of this caller later", field="lends", hint="use the socket")
-        if request.lends and self._actor is None and self._push is not None:
-            self._actor = Actor(self._push)
-        actor = self._actor if request.lends else None
+        if request.lends and self.actor is None:
+            self.actor = Actor(self.pusher("use the socket"))
+        actor = self.actor if request.lends else None
         code, _ = visits.open(person, is_proven=is_proven, operator=request.operator, actor=actor)
         return {"code": code, "link": visits.link(code), "seconds": CODE_SECONDS}
 
     async def lock_visits(self, request: LockVisits) -> dict[str, Any]:
         await self._check_host(request)
-        return {"ended": self._executor.visits.lock()}
+        return {"ended": self.executor.visits.lock()}
 
     async def _check_host(self, request: Verb) -> bool:
         """Raise NotAllowed unless the caller may open visits; return whether a person proved to want it."""
-        name, core = request.declaration().name, self._executor.core
+        name, core = request.declaration().name, self.executor.core
         if request.proof is not None:
             proven = partial(prove_request, core, self.principal, name, request.proof)
-            return (await self._executor.submit(proven)).proven is not None
+            return (await self.executor.submit(proven)).proven is not None
         try:
-            authorize(await self._current_principal(), "room")
+            authorize(await self.current_principal(), "room")
         except NotAllowed:
             hint = "postroom dashboard, at your own terminal; or an operator's token"
             raise NotAllowed(
@@ -247,69 +237,33 @@ class Caller:
             ) from None
         return False
 
-    def answer_visit(
-        self, call: int, result: dict[str, Any] | None, error: dict[str, Any] | None
-    ) -> dict[str, Any]:
-        if self._actor is not None:
-            self._actor.answer(call, result, error)
-        return {}
-
-    def describe_visit(self) -> dict[str, Any]:
-        visits = self._executor.visits
-        return {"visit": visits.describe(visits.of(self.principal))}
-
-    async def act_in_visit(self, verb: str, params: dict[str, Any]) -> dict[str, Any]:
-        visits = self._executor.visits
-        return await visits.act(visits.of(self.principal), verb, params)
-
-    async def lock_from_visit(self) -> dict[str, Any]:
-        visits = self._executor.visits
-        visits.of(self.principal)
-        asyncio.get_running_loop().call_later(LOCK_SECONDS, visits.lock)  # once the reply is on its way
-        return {"ended": visits.count}
-
-    async def links(self) -> dict[str, Any]:
-        authorize(await self._current_principal(), "peers", reads=True)
-        links = self._executor.links
-        if links is None:
-            return {"links": [], "address": {}}
-        waiting, _ = await self._executor.run_slow(partial(count_waiting, self._executor.core))
-        shown = [{**one, "waiting": waiting.get(one["system"], 0)} for one in links.describe()]
-        return {"links": shown, "address": links.address}
-
-    async def ping_peer(self, system: str) -> dict[str, Any]:
-        authorize(await self._current_principal(), "peers", reads=True)
-        if self._executor.links is None:
-            raise Invalid("there are no links to other systems here", hint=how_to_install("serve"))
-        return await self._executor.links.ping(system)
-
     @property
     def subscriptions(self) -> int:
-        return self._broker.count(self)
+        return self.broker.count(self)
 
     def has(self, subscription: str) -> bool:
-        return self._broker.has(self, subscription)
+        return self.broker.has(self, subscription)
 
     def unsubscribe(self, id: str) -> dict[str, Any]:
-        return self._broker.unsubscribe(self, id)
+        return self.broker.unsubscribe(self, id)
 
     def resume(self) -> None:
         """Go on sending events: the transport has room again."""
-        self._broker.resume(self)
+        self.broker.resume(self)
 
     def replies_sent(self) -> None:
         """Start new subscriptions: their confirmation was sent, and events may follow it."""
         if self._has_new_subscription:
             self._has_new_subscription = False
-            self._broker.resume(self)
+            self.broker.resume(self)
 
     def close(self) -> None:
         """End the subscriptions and waits of a caller that is gone; its other calls are still carried out."""
-        self._executor.visits.leave(self)
-        self._broker.flow.forget(self)
-        if self._actor is not None:
-            self._executor.visits.remove_actor(self._actor)
-        self._broker.forget(self)
+        self.executor.visits.leave(self)
+        self.broker.flow.forget(self)
+        if self.actor is not None:
+            self.executor.visits.remove_actor(self.actor)
+        self.broker.forget(self)
         self.give_up()
 
     def give_up(self) -> None:
@@ -320,9 +274,9 @@ class Caller:
 
     def _watch_token(self) -> None:
         if self._expel is not None and self.principal.token is not None:
-            self._broker.watch_token(self, self.principal, self._expel)
+            self.broker.watch_token(self, self.principal, self._expel)
         if self._expel is not None and self._push is not None and self.principal.visit:
-            self._executor.visits.join(self.principal, self, self._expel, self._push)
+            self.executor.visits.join(self.principal, self, self._expel, self._push)
 
 
 class PrincipalCalls:

@@ -4,14 +4,18 @@ its result is written; and the verbs about a connection itself: authentication, 
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Raw
 from msgspec.structs import astuple
 
+from ..core.outbox import count_waiting
 from ..core.verb import LONGEST_WAIT, MANY, Verb, checked_mailbox, set_parameters, verb
+from ..environment import how_to_install
 from ..errors import Invalid
 from ..formats.plain import plain_result
 from ..model.names import BROADCAST, HUMAN
@@ -130,6 +134,7 @@ def _has_group(to: Any) -> bool:
 # -- the verbs about the caller's connection
 
 SESSION: dict[str, type[Verb]] = {}
+LOCK_SECONDS = 0.2  # from the reply until all visits end
 
 
 @verb(
@@ -160,12 +165,14 @@ class Authenticate(SessionVerb, kw_only=True):
         return session.authenticate(self.token)
 
 
-@verb("flow/watch", "names, number, at", registry=SESSION, action="agents", strict=False)
+@verb("flow/watch", "names, number, at", registry=SESSION, action="room", writes=False, strict=False)
 class WatchFlow(SessionVerb, kw_only=True):
     """Get a digest of the flow of mail as flow/tick notifications on this connection, when something happens."""
 
     def serve(self, session: Caller) -> Any:
-        return session.watch_flow()
+        visits, principal = session.executor.visits, session.principal
+        person = visits.of(principal).person if principal.visit else ""
+        return session.broker.flow.watch(session, session.pusher("use the socket or a WebSocket"), person)
 
 
 @verb("flow/unwatch", "nothing", registry=SESSION, action="agents", strict=False)
@@ -173,15 +180,23 @@ class UnwatchFlow(SessionVerb, kw_only=True):
     """Get no more digests of the flow."""
 
     def serve(self, session: Caller) -> Any:
-        return session.unwatch_flow()
+        session.broker.flow.forget(session)
+        return {}
 
 
-@verb("numbers", "since, columns, minutes: one row each", registry=SESSION, action="agents", strict=False)
+@verb(
+    "numbers",
+    "since, columns, minutes: one row each",
+    registry=SESSION,
+    action="room",
+    writes=False,
+    strict=False,
+)
 class Numbers(SessionVerb, kw_only=True):
     """The numbers of the last day, by the minute, since the server began."""
 
     def serve(self, session: Caller) -> Any:
-        return session.numbers()
+        return session.broker.history.describe()
 
 
 @verb("open_visit", "code, link, seconds: how long it is good", registry=SESSION, action="agents", strict=False)
@@ -216,7 +231,9 @@ class AnswerVisit(SessionVerb, kw_only=True):
     error: Annotated[dict[str, Any] | None, "or its error, as in JSON-RPC"] = None
 
     def serve(self, session: Caller) -> Any:
-        return session.answer_visit(self.call, self.result, self.error)
+        if session.actor is not None:
+            session.actor.answer(self.call, self.result, self.error)
+        return {}
 
 
 @verb("visit", "visit (person, acts, operator, …)", registry=SESSION, action="agents", strict=False)
@@ -224,7 +241,7 @@ class DescribeVisit(SessionVerb, kw_only=True):
     """The caller's own visit of the dashboard: may it act now?"""
 
     def serve(self, session: Caller) -> Any:
-        return session.describe_visit()
+        return session.executor.visits.shown(session.principal)
 
 
 @verb("visit/act", "what the verb returns", registry=SESSION, action="agents", strict=False)
@@ -235,7 +252,8 @@ class ActInVisit(SessionVerb, kw_only=True):
     params: Annotated[dict[str, Any] | None, "its parameters"] = None
 
     def serve(self, session: Caller) -> Any:
-        return session.act_in_visit(self.verb, self.params or {})
+        visits = session.executor.visits
+        return visits.act(visits.of(session.principal), self.verb, self.params or {})
 
 
 @verb("visit/lock", "ended: how many visits", registry=SESSION, action="agents", strict=False)
@@ -243,7 +261,10 @@ class LockFromVisit(SessionVerb, kw_only=True):
     """End all visits of the dashboard, from one of them."""
 
     def serve(self, session: Caller) -> Any:
-        return session.lock_from_visit()
+        visits = session.executor.visits
+        visits.of(session.principal)
+        asyncio.get_running_loop().call_later(LOCK_SECONDS, visits.lock)  # once the reply is on its way
+        return {"ended": visits.count}
 
 
 @verb("map/subscribe", "subscriptionId, cursor", registry=SESSION, action="agents", strict=False)
@@ -278,13 +299,19 @@ class Unsubscribe(SessionVerb, kw_only=True):
     " address (url, pin): where peers reach us, if that is known",
     registry=SESSION,
     action="peers",
+    writes=False,
     strict=False,
 )
 class Links(SessionVerb, kw_only=True):
     """The state of the links to other systems."""
 
-    def serve(self, session: Caller) -> Any:
-        return session.links()
+    async def serve(self, session: Caller) -> dict[str, Any]:
+        links = session.executor.links
+        if links is None:
+            return {"links": [], "address": {}}
+        waiting, _ = await session.executor.run_slow(partial(count_waiting, session.executor.core))
+        shown = [{**one, "waiting": waiting.get(one["system"], 0)} for one in links.describe()]
+        return {"links": shown, "address": links.address}
 
 
 @verb(
@@ -292,6 +319,7 @@ class Links(SessionVerb, kw_only=True):
     "system, state, url, answers, seconds (there and back), problem, hint",
     registry=SESSION,
     action="peers",
+    writes=False,
     strict=False,
 )
 class PingPeer(SessionVerb, kw_only=True):
@@ -300,4 +328,6 @@ class PingPeer(SessionVerb, kw_only=True):
     system: Annotated[str, "its name"]
 
     def serve(self, session: Caller) -> Any:
-        return session.ping_peer(self.system)
+        if session.executor.links is None:
+            raise Invalid("there are no links to other systems here", hint=how_to_install("serve"))
+        return session.executor.links.ping(self.system)

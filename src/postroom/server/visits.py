@@ -192,6 +192,10 @@ class Visits:
             "started_at": self._started_at,
         }
 
+    def shown(self, principal: Principal) -> dict[str, Any]:
+        """Return the visit of a caller, as it is told of it."""
+        return {"visit": self.describe(self.of(principal))}
+
     async def act(self, visit: Visit, verb: str, params: dict[str, Any]) -> dict[str, Any]:
         """Have the process that opened a visit carry out a verb."""
         if visit.actor is None:
