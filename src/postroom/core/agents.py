@@ -37,7 +37,7 @@ from . import names as core_names
 from . import task_index
 from .core import change_record, commit, find_record, find_value, put_record, records_of, values_of
 from .proof import check_person, is_person
-from .verb import LOCAL, MailboxVerb, Verb, perform, verb
+from .verb import LOCAL, MailboxVerb, Verb, verb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -106,12 +106,12 @@ class Register(MailboxVerb, kw_only=True):
         return registered_agent(core, name)
 
 
-def register_again(core: Core, principal: Principal, name: str, fields: Mapping[str, Any]) -> Agent:
-    """Register an agent; fields of its card that are not given, or are None, stay as they were."""
+def registration(core: Core, name: str, fields: Mapping[str, Any]) -> Register:
+    """Return the request that registers an agent; fields that are not given, or are None, stay as they were."""
     card = find_value(core, CARD, name, Card)
     kept: dict[str, Any] = {} if card is None else {field: getattr(card, field) for field in CARD_FIELDS}
     changes = {field: value for field, value in fields.items() if value is not None}
-    return perform(core, principal, Register(agent_id=name, **kept | changes))
+    return Register(agent_id=name, **kept | changes)
 
 
 @verb("update_card", Card, under="card", action="register", local=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec.structs import replace
 
 from ..core import agents as core_agents
-from ..core.agents import agent_of, register_again, registered_agent, registered_agents
+from ..core.agents import agent_of, registered_agent, registered_agents, registration
 from ..core.core import find_record
 from ..core.names import is_known
 from ..core.verb import perform, set_parameters, snake
@@ -41,7 +41,7 @@ from ..model.names import check_agent
 from ..model.record import CARD
 from ..model.values import as_list, check_count
 from ..policy.routing import is_routable
-from ..server.requests import ForeignVerb
+from ..server.requests import ForeignVerb, OwnWork
 from .methods import IGNORED, KEPT_AS_GIVEN, METADATA, REASON, AgentVerb, JsonObject, PagedVerb, map_method
 from .routing import above, below, listed_agents
 
@@ -59,7 +59,13 @@ _CHANGED = f"{_AGENT}, previousState"
 # -- register, change, leave
 
 
-class DescribedVerb(AgentVerb, kw_only=True):
+class CardVerb(AgentVerb, kw_only=True):
+    """A request that writes the card of an agent. It asks first: others learn nothing of the agent."""
+
+    owners = OwnWork.owners
+
+
+class DescribedVerb(CardVerb, kw_only=True):
     """A request with what an agent says of itself, and may change."""
 
     visibility: Annotated[str | None, KEPT_AS_GIVEN] = None
@@ -98,10 +104,6 @@ class RegisteredVerb(DescribedVerb, kw_only=True):
             is_suspended = card is not None and map_fields(card).get("state") == SUSPENDED
             state = SUSPENDED if is_suspended else FIRST_STATE
         words = self.kept() | present(state=_checked_state(state), owner=self.owner, principal=principal.name)
-        if parent is not None:
-            _check_parent(core, name, parent)
-        # Before the card is written, because its writer holds the name.
-        self._check_free(core, principal, name, held)
         fields = present(
             display_name=self.name,
             description=self.description,
@@ -114,19 +116,23 @@ class RegisteredVerb(DescribedVerb, kw_only=True):
             if holder_of(card) != principal.name:  # an agent that takes over the name of a guest is none
                 kept = {word: value for word, value in card.metadata.items() if word != GUEST}
                 fields = {"metadata": kept, **fields}
-        agent = register_again(core, principal, name, {**fields, "extra": extra})
+        # Before the card is written, because its writer holds the name.
+        self._check(core, principal, name, parent, held)
+        agent = registration(core, name, {**fields, "extra": extra}).run(core, principal)
         beat = core_agents.RecordHeartbeat(agent_id=name, poll_interval=BEAT_EVERY, active=True)
         perform(core, principal, beat)
         return {"agent": agent_record(agent)}
 
-    def _check_free(self, core: Core, principal: Principal, name: str, held: Agent | None) -> None:
-        """Raise NameTaken if another agent holds the name.
+    def _check(self, core: Core, principal: Principal, name: str, parent: str | None, held: Agent | None) -> None:
+        """Refuse a parent below the agent; raise NameTaken if another agent holds the name.
 
         An agent holds its name while it is here or away; the holder of its own token is that agent. An operator's
         token is no proof of being the agent, else its mail would go to another client: it gets the name once the
         agent is unregistered, not while it is away. A guest by the link of another room gets no name that an agent
         of this room has, however long that is away.
         """
+        if parent is not None:
+            _check_parent(core, name, parent)
         is_guest = GUEST in (self.metadata or {})
         if held is None:
             is_taken = is_guest and is_known(core, name)
@@ -171,12 +177,14 @@ class Spawn(RegisteredVerb, kw_only=True):
     initial_message: Annotated[Any, "its first message: payload and meta, or a payload"] = None
 
     def run(self, core: Core, principal: Principal) -> dict[str, Any]:
-        name, parent = self.actor(core, principal), check_agent(self.parent, "parent")
-        held = _find(core, name)
+        name = self.actor(core, principal)
+        return self.register(core, principal, name, check_agent(self.parent, "parent"), _find(core, name))
+
+    def _check(self, core: Core, principal: Principal, name: str, parent: str | None, held: Agent | None) -> None:
         if held is not None and self._is_anothers(principal, held):
             raise NameTaken(f"{name!r} is another's agent", field="agent_id")
-        registered_agent(core, parent)
-        return self.register(core, principal, name, parent, held)
+        registered_agent(core, parent or "")
+        super()._check(core, principal, name, parent, held)
 
     def _is_anothers(self, principal: Principal, held: Agent) -> bool:
         """Return whether it is another principal's agent, or another parent's unless it stopped.
@@ -191,7 +199,7 @@ class Spawn(RegisteredVerb, kw_only=True):
 
 
 @map_method(UNREGISTER, f"{_AGENT}, success", action="register")
-class Unregister(AgentVerb, kw_only=True):
+class Unregister(CardVerb, kw_only=True):
     """Unregister an agent; its mail waits for an agent of its name.
 
     It is in no scope and in no list until it registers again.
@@ -223,7 +231,7 @@ class Update(DescribedVerb, kw_only=True):
 
 
 @map_method("map/agents/stop", f"{_CHANGED}, stopping", action="register")
-class StopAgent(AgentVerb, kw_only=True):
+class StopAgent(CardVerb, kw_only=True):
     """Stop an agent; it comes back by registering."""
 
     reason: Annotated[str | None, REASON] = None
@@ -235,7 +243,7 @@ class StopAgent(AgentVerb, kw_only=True):
 
 
 @map_method("map/agents/suspend", f"{_CHANGED}, suspended", action="register")
-class Suspend(AgentVerb, kw_only=True):
+class Suspend(CardVerb, kw_only=True):
     """Suspend an agent: its mail waits until it is resumed."""
 
     reason: Annotated[str | None, REASON] = None
@@ -246,7 +254,7 @@ class Suspend(AgentVerb, kw_only=True):
 
 
 @map_method("map/agents/resume", f"{_CHANGED}, resumed", action="register")
-class Resume(AgentVerb, kw_only=True):
+class Resume(CardVerb, kw_only=True):
     """Resume an agent."""
 
     context: Annotated[Any, IGNORED] = None
@@ -399,7 +407,7 @@ def _change_card(
     def change(card: Card) -> Card:
         return replace(card, **fields, extra=card.extra | {EXTRA: map_fields(card) | words})
 
-    perform(core, principal, core_agents.UpdateCard(agent_id=name, change=change))
+    core_agents.UpdateCard(agent_id=name, change=change).run(core, principal)
     if principal.agent != name:
         return registered_agent(core, name)
     return perform(core, principal, core_agents.RecordHeartbeat(agent_id=name, active=True))

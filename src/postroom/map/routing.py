@@ -45,7 +45,7 @@ from ..model.names import BROADCAST, check_agent, check_scope, format_address, p
 from ..model.record import MAP_LINK
 from ..model.values import check_count
 from ..server.events import LoadedChanges, check_filter, events, wanted
-from ..server.requests import ForeignVerb, Milliseconds, time_of
+from ..server.requests import ForeignVerb, Milliseconds, OwnWork, time_of
 from .methods import FILTER, LIMIT, JsonObject, map_method
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ class Send(ForeignVerb, kw_only=True, rename={"from_": "from"}):
 
 
 @map_method(REPLAY, "events (eventId, timestamp, event), hasMore", action="wait", slow=True, writes=False)
-class Replay(ForeignVerb, kw_only=True):
+class Replay(OwnWork, kw_only=True):
     """Past events that the caller may see, the oldest first.
 
     Only events of letters and conversations are kept; those of agents and scopes are published once.

@@ -117,10 +117,9 @@ class HostVerb(ForeignVerb, kw_only=True):
 
     def owners(self, core: Core, principal: Principal) -> list[str | None]:
         name = self.named() or principal.agent or self.me
-        if self.whose is None or not name:
-            return [None]
-        self.me = checked_mailbox(core, name)
-        return [self.me]
+        if self.whose is not None and name:
+            self.me = checked_mailbox(core, name)
+        return []
 
     def acting(self) -> str | None:
         return self.named() or self.me

@@ -20,7 +20,7 @@ from ..core.verb import checked_mailbox, perform, set_parameters, verb
 from ..errors import Invalid, PostroomError, UnknownAgent
 from ..formats.inbox import FIELD_IN_ERRORS, agent_record, far_agent_record, message_record, read_send
 from ..model.names import check_agent, is_scope_only
-from .requests import ForeignVerb, Milliseconds, time_of
+from .requests import ForeignVerb, Milliseconds, OwnWork, time_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -166,9 +166,7 @@ class ReadThread(ForeignVerb, kw_only=True):
 
     def run(self, core: Core, principal: Principal) -> Any:
         tag, scope = self.thread_tag, self.scope if self.scope is not None else core.default_scope
-        me = principal.agent
-        if me is None and self.agent_id is not None:
-            me = checked_mailbox(core, self.agent_id)
+        me = principal.agent if self.agent_id is None else checked_mailbox(core, self.agent_id)
         letters = perform(core, principal, threads.GetTagged(agent_id=me or "", tag=tag, scope=scope)).letters
         records = []
         deliveries = deliveries_of(core.store, [letter.id for letter in letters])
@@ -214,7 +212,7 @@ class RegisterAgent(ForeignVerb, kw_only=True):
         scopes = self.scopes or ([self.scope] if self.scope is not None else None)
         fields = {"display_name": self.name, "program": self.program, "model": self.model, "scopes": scopes,
                   "metadata": self.metadata}  # fmt: skip
-        agents.register_again(core, principal, self.actor(core, principal), fields)
+        perform(core, principal, agents.registration(core, self.actor(core, principal), fields))
         return {}
 
 
@@ -238,7 +236,7 @@ class Notify(ForeignVerb, kw_only=True):
                 raise Invalid("is missing", field="event.agent.agentId")
             fields = {"display_name": agent.get("name"), "scopes": agent.get("scopes") or [core.default_scope],
                       "metadata": _metadata(agent)}  # fmt: skip
-            agents.register_again(core, principal, checked_mailbox(core, name), fields)
+            perform(core, principal, agents.registration(core, checked_mailbox(core, name), fields))
         elif event.get("type") == "agent.done" and name:
             with suppress(UnknownAgent):  # it was never registered
                 perform(core, principal, agents.Goodbye(agent_id=name))
@@ -257,7 +255,7 @@ _TYPE_CHARACTERS = frozenset(map(chr, range(33, 127)))
 
 
 @verb("emit", "nothing more", registry=ACTIONS, action="send", strict=False)
-class Emit(ForeignVerb, kw_only=True):
+class Emit(OwnWork, kw_only=True):
     """Send an event to those who subscribed to this scope."""
 
     whose: ClassVar[str | None] = "agent_id"

@@ -42,12 +42,12 @@ class SessionVerb(Verb, kw_only=True):
 class ForeignVerb(Verb, kw_only=True):
     """A request in the protocol of another program: about the agent that it names, else the caller's own.
 
-    Its own row is asked first, so that who may not call it learns nothing from how its words are checked. Then it
-    performs verbs of the core, each of which asks for itself: one that is added here cannot forget to.
+    It performs verbs of the core, and each of those asks for the right that it needs, once; its own row says which
+    that is. One that does its work itself asks by its own row (`OwnWork`).
     """
 
-    def owners(self, _core: Core, principal: Principal) -> list[str | None]:
-        return [self.named() or principal.agent]
+    def owners(self, _core: Core, principal: Principal) -> list[str | None]:  # noqa: ARG002 - see OwnWork
+        return []
 
     def actor(self, core: Core, principal: Principal) -> str:
         """Return the mailbox of the agent that the request names, else the caller's own."""
@@ -55,6 +55,13 @@ class ForeignVerb(Verb, kw_only=True):
         if not name:
             raise Invalid("no agent is named", field=self.whose, hint="name an agent, or use an agent's token")
         return checked_mailbox(core, name)
+
+
+class OwnWork(ForeignVerb, kw_only=True):
+    """A request in the protocol of another program that no verb of the core carries out."""
+
+    def owners(self, _core: Core, principal: Principal) -> list[str | None]:
+        return [self.named() or principal.agent]
 
 
 def time_of(value: Any, field: str) -> datetime | None:
