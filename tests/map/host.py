@@ -15,8 +15,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 import postroom
-from postroom.map.link import MapLink
-from postroom.map.link_session import LinkOptions
+from postroom.map.link import LinkOptions, MapLink
 from postroom.server.broker import Broker
 from postroom.server.executor import Executor
 from tests import daemons

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from postroom import Room
-from postroom.federation.connection import pause
+from postroom.federation.dialler import pause
 from postroom.formats.map import map_letter
-from postroom.map import link_session
+from postroom.map import link
 from tests.map.host import Host, Refused, Silent, hosted, linked, run, until
 
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_session, "LOOK", 0.3)
-    monkeypatch.setattr(link_session, "SOON", 0.1)
-    monkeypatch.setattr("postroom.federation.connection.FIRST", 0.02)
+    monkeypatch.setattr(link, "LOOK", 0.3)
+    monkeypatch.setattr(link, "SOON", 0.1)
+    monkeypatch.setattr("postroom.federation.dialler.FIRST", 0.02)
 
 
 def inbox(room: Room, name: str) -> list[str]:
@@ -430,7 +430,7 @@ def test_a_server_that_falls_silent_is_left_and_dialled_again(
 
 @pytest.mark.parametrize("tries", [1, 2, 5, 50, 10_000])
 def test_guests_wait_longer_and_longer_and_not_all_the_same(tries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroom.federation.connection.FIRST", 0.5)
+    monkeypatch.setattr("postroom.federation.dialler.FIRST", 0.5)
     waits = {pause(tries) for _ in range(50)}
     longest = min(0.5 * 2 ** min(tries - 1, 30), 60)
     assert len(waits) > 40 and longest / 2 <= min(waits) and max(waits) <= longest

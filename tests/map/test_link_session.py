@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from postroom.errors import StoreBusy
-from postroom.map import link_messages, link_session
+from postroom.map import link, link_messages
 from tests.map.host import Host, Refused, Silent, hosted, linked, run, until
 from tests.map.test_link import hasty, inbox
 
@@ -69,7 +69,7 @@ def test_who_is_not_let_in_says_so_once_and_tries_again(
 def test_a_server_that_says_nothing_is_complained_of_and_the_next_try_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link_session, "FIRST_ANSWER", 0.1)
+    monkeypatch.setattr(link, "FIRST_ANSWER", 0.1)
 
     def silent(_: dict[str, Any]) -> Any:
         raise Silent
@@ -154,7 +154,7 @@ def test_a_busy_room_is_waited_for_and_nothing_is_acknowledged_before(
 
     host = Host("bob")
     host.answers["map/connect"] = lambda _: welcome(capabilities={"delivery": {"acks": True}})
-    monkeypatch.setattr(link_session, "_AGAIN", (0.01, 0.02))
+    monkeypatch.setattr(link, "_AGAIN", (0.01, 0.02))
     monkeypatch.setattr(link_messages, "store_incoming", busy)
 
     async def story() -> None:
@@ -170,7 +170,7 @@ def test_a_busy_room_is_waited_for_and_nothing_is_acknowledged_before(
 
 
 def test_more_than_can_be_put_down_cuts_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_session, "MOST_INBOUND", 3)
+    monkeypatch.setattr(link, "MOST_INBOUND", 3)
 
     async def story() -> None:
         async with hosted(Host("bob")) as host, linked(host, tmp_path) as room:
@@ -271,7 +271,7 @@ def test_a_fault_of_ours_ends_a_visit_and_not_the_link(
             room.mailbox("ann").register()
             await host.shows("ann")
             with monkeypatch.context() as broken:
-                broken.setattr(link_session, "decode_message", lambda _: 1 / 0)
+                broken.setattr(link, "decode_message", lambda _: 1 / 0)
                 await host.message("ann", "x", id="m-1")
                 await until(lambda: len(host.lines) == 2)
             await host.shows("ann")

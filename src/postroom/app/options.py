@@ -22,7 +22,7 @@ from ..core.authorize import OWNER
 from ..core.peers import TOKENS, check_peer, check_pin, without_tokens
 from ..environment import config_path, environment, first_variable, own_room, variable
 from ..errors import BadStore, Invalid
-from ..map.link_session import LinkOptions
+from ..map.link import LinkOptions
 from ..model.codec import token_hash
 from ..model.message import DEFAULT_SCOPE
 from ..model.names import check_scope, fold

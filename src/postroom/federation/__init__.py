@@ -2,8 +2,8 @@
 
     exchange     all links of a running server; which link a waiting letter goes by
     link         one peer: its connections, and its problem while there is none
-    dialler      the connection that we open, and open again
-    connection   JSON-RPC calls and answers over one connection
+    dialler      the connections that we open, and open again
+    connection   JSON-RPC calls and answers over one connection; that of agent-inbox
     methods      the methods that peers call
     peer_calls   the handler of a peer's calls: route, announce, find
     courier      sends what waits, many letters at once and in order; the rules for each answer

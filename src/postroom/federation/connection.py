@@ -1,7 +1,12 @@
-"""A JSON-RPC connection on which either side may call the other, and how one is opened over WebSocket.
+"""A JSON-RPC connection on which either side may call the other.
 
 `RpcConnection` knows no sockets: it is given a function that sends a message, and the texts or answers that came.
-`dial` opens a WebSocket for it; `connected_pair` connects two of them inside one process.
+`dialler` opens a WebSocket for it; `connected_pair` connects two of them inside one process.
+
+`AgentInboxConnection` is that of agent-inbox, which connects to us: letters go to it as messages to an agent. It
+has no receipts, so behind each letter goes a ping, whose answer, also that there is no such method, comes after
+the letter was handled. A ping goes before the first letter, too: agent-inbox sets its message handler only after
+the answer to its registration, and would lose what it reads before that.
 """
 
 from __future__ import annotations
@@ -9,26 +14,24 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import random
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
-from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
 from ..core.peers import is_loopback
+from ..errors import Invalid
 from ..formats.errors import METHOD_NOT_FOUND
-from ..formats.map import ROUTE, request
+from ..formats.federation import encode_messages, federation_error
+from ..formats.map import FIND, MESSAGE, PING, ROUTE, request
 from ..model.codec import encode
 from ..server.protocol import notification
-from ..server.tls import client_context, fingerprint, is_pinned
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from websockets.asyncio.client import ClientConnection
+    from msgspec import Raw
 
     from ..model.peer import Envelope
     from .peer_calls import PeerHandler
@@ -58,7 +61,7 @@ class ConnectionLost(Exception):
     """The other side cannot be reached, or does not answer any more."""
 
 
-async def _refuse(method: str, _params: dict[str, Any]) -> dict[str, Any]:
+async def refuse(method: str, _params: dict[str, Any]) -> dict[str, Any]:
     error = {"code": METHOD_NOT_FOUND, "message": f"method {method} is not available on this connection"}
     return {"error": error}
 
@@ -75,7 +78,7 @@ class RpcConnection:
         send: Callable[[dict[str, Any]], Awaitable[None]],
         on_notification: Callable[[str, Mapping[str, Any]], None],
         patience: float,
-        serve: Serve = _refuse,
+        serve: Serve = refuse,
     ) -> None:
         self._send = send
         self._on_notification = on_notification
@@ -108,7 +111,7 @@ class RpcConnection:
             raise result
         return result
 
-    async def route(self, envelope: Envelope, encoded: msgspec.Raw, after: Mapping[str, str]) -> dict[str, Any]:
+    async def route(self, envelope: Envelope, encoded: Raw, after: Mapping[str, str]) -> dict[str, Any]:
         """Send one letter. `after`: by recipient, the id of the letter before it that is not answered."""
         more = {"after": after} if after else {}
         return await self.call(ROUTE, systemId=envelope.target, envelope=encoded, **more)
@@ -171,81 +174,62 @@ class RpcConnection:
                 answer.set_result(ConnectionLost(_CUT))
 
 
-# -- over WebSocket
+# -- agent-inbox
 
-FIRST, MOST = 0.5, 60.0  # seconds before dialling again: the first time, at most
-PATIENCE = 10.0  # seconds for the handshake, and for a pong
-CLOSING = 0.3  # seconds for the other side's goodbye
-CUT = (OSError, ConnectionClosed, InvalidHandshake, InvalidURI, TimeoutError, ConnectionLost)
+READY = 0.25  # seconds after which the answer to its registration was sent
 
 
-class WrongCertificate(ConnectionLost):
-    """Another server answers, or its certificate was changed."""
+class AgentInboxConnection(RpcConnection):
+    """The RPC connection of agent-inbox."""
 
-    def __init__(self, found: str) -> None:
-        super().__init__(f"its certificate is {found}, which is not the one that is pinned")
-        self.found = found
+    def __init__(
+        self,
+        send: Callable[[dict[str, Any]], Awaitable[None]],
+        on_notification: Callable[[str, Mapping[str, Any]], None],
+        patience: float,
+    ) -> None:
+        super().__init__(send, on_notification, patience)
+        self._ready_at = asyncio.get_running_loop().time() + READY
+        self._is_ready = False
+        self._beginning = asyncio.Lock()
 
+    async def call(self, method: str, /, **params: Any) -> dict[str, Any]:
+        await self._begin()
+        if method == FIND:  # it knows no such method
+            return {"has": False}
+        return await super().call(method, **params)
 
-def why(cut: BaseException) -> str:
-    """Return why a connection is gone, for people: the close reason of the other side without its number."""
-    if isinstance(cut, ConnectionClosed) and cut.rcvd is not None and cut.rcvd.reason:
-        return f"the other side ended it: {cut.rcvd.reason}"
-    return str(cut) or type(cut).__name__
-
-
-def pause(tries: int) -> float:
-    """Return the seconds to wait after this many failed tries: doubling, and a random part of that."""
-    # At most 2**30: the exponent must not overflow after days of failed tries.
-    longest: float = min(FIRST * 2 ** min(tries - 1, 30), MOST)
-    return longest * random.uniform(0.5, 1.0)
-
-
-@asynccontextmanager
-async def dial(
-    server: str, largest: int, *, pin: str = "", certificate: str = "", key: str = ""
-) -> AsyncIterator[ClientConnection]:
-    """Open a WebSocket.
-
-    `largest`: bytes of one frame. With a `pin` the server's certificate must be that one; its signer is ignored.
-    `certificate` and `key` are the files of our own certificate, for a server that asks for it.
-    """
-    secret = client_context(pin, certificate, key) if urlsplit(server).scheme == "wss" else None
-    async with connect(
-        server, open_timeout=PATIENCE, ping_interval=PATIENCE, ping_timeout=PATIENCE, close_timeout=CLOSING,
-        # A proxy of the environment is no way to this machine itself.
-        proxy=None if is_near(server) else True, max_size=largest, ssl=secret, compression=None,
-    ) as socket:  # fmt: skip
-        if pin:
-            check_pin(socket, pin)
-        yield socket
-
-
-def check_pin(socket: ClientConnection, pin: str) -> None:
-    """Compare the certificate before anything is sent, so that no token goes to another server."""
-    tunnel = socket.transport.get_extra_info("ssl_object")
-    shown = None if tunnel is None else tunnel.getpeercert(binary_form=True)
-    if not is_pinned(pin, shown):
-        raise WrongCertificate("none" if shown is None else fingerprint(shown))
-
-
-def sender(socket: ClientConnection) -> Callable[[dict[str, Any]], Awaitable[None]]:
-    """Return the function by which an RpcConnection sends over this WebSocket."""
-
-    async def send(params: dict[str, Any]) -> None:
+    async def route(self, envelope: Envelope, _encoded: Raw, _after: Mapping[str, str]) -> dict[str, Any]:
+        await self._begin()
         try:
-            await socket.send(encode(params).decode())
-        except ConnectionClosed as closed:
-            raise ConnectionLost(str(closed)) from None
+            messages = encode_messages(envelope)
+        except Invalid as wrong:
+            raise MapRefusal(federation_error(wrong)) from None
+        for message in messages:
+            await self.notify(MESSAGE, message=message)
+        # agent-inbox confirms no letter. It handles frames in order, so its answer to a ping says that it has
+        # read them.
+        await self._wait_until_read()
+        return {"routed": True}
 
-    return send
+    async def _begin(self) -> None:
+        async with self._beginning:
+            if not self._is_ready:
+                await asyncio.sleep(self._ready_at - asyncio.get_running_loop().time())
+                await self._wait_until_read()
+                self._is_ready = True
 
+    async def _wait_until_read(self) -> None:
+        """Wait until it has handled all that was sent so far."""
+        with suppress(MapRefusal):
+            await super().call(PING)
 
-async def read(rpc: RpcConnection, socket: ClientConnection) -> None:
-    """Read frames until the connection ends; always raise ConnectionLost."""
-    async for frame in socket:
-        await rpc.receive(frame)
-    raise ConnectionLost("the other side closed the connection")
+    async def notify(self, method: str, /, **params: Any) -> None:
+        """Send a notification, if it is a letter: agent-inbox understands no other."""
+        if self.lost.is_set():
+            raise ConnectionLost("the connection was cut")
+        if method == MESSAGE:
+            await super().notify(method, **params)
 
 
 # -- inside one process

@@ -1,115 +1,170 @@
-"""The connection that we open to a peer, and how agent-inbox is spoken to.
+"""Connections that we open: over WebSocket, to peers and MAP servers, and again whenever they are cut.
 
-`Dialler` dials, shakes hands and serves the connection; after a cut it dials again, with growing pauses.
-`AgentInboxConnection` is the RPC connection of agent-inbox, which connects to us: letters go to it as messages to
-an agent. It has no receipts, so behind each letter goes a ping, whose answer, also that there is no such method,
-comes after the letter was handled. A ping goes before the first letter, too: agent-inbox sets its message handler
-only after the answer to its registration, and would lose what it reads before that.
+`connected` opens one, `keep_connected` opens it for ever, with growing pauses. `Dialler` does so for a peer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
+import random
+from contextlib import asynccontextmanager
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ..core import peers
-from ..errors import Invalid, NotAllowed, PostroomError
-from ..formats.federation import encode_messages, federation_error
-from ..formats.map import FIND, MESSAGE, PING
+from ..errors import PostroomError
+from ..model.codec import encode
 from ..server.protocol import largest_frame
+from ..server.tls import client_context, fingerprint, is_pinned
 from . import exposure
-from .connection import (
-    CUT,
-    ConnectionLost,
-    MapRefusal,
-    RpcConnection,
-    WrongCertificate,
-    dial,
-    pause,
-    read,
-    sender,
-    why,
-)
+from .connection import ConnectionLost, MapRefusal, RpcConnection, is_near, refuse
 from .link import PeerConnection
 from .peer_calls import PeerHandler, abilities, handshake
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from msgspec import Raw
     from websockets.asyncio.client import ClientConnection
 
-    from ..model.peer import Envelope
     from ..server.executor import Executor
+    from .connection import Serve
     from .link import Link
 
 
 log = logging.getLogger("postroom")
-READY = 0.25  # seconds after which the answer to its registration was sent
+# -- over WebSocket
+
+FIRST, MOST = 0.5, 60.0  # seconds before dialling again: the first time, at most
+PATIENCE = 10.0  # seconds for the handshake, and for a pong
+CLOSING = 0.3  # seconds for the other side's goodbye
+STEADY = 10.0  # seconds of a connection after which the next pause is a short one again
 
 
-class AgentInboxConnection(RpcConnection):
-    """The RPC connection of agent-inbox."""
+class WrongCertificate(ConnectionLost):
+    """Another server answers, or its certificate was changed."""
 
-    def __init__(
-        self,
-        send: Callable[[dict[str, Any]], Awaitable[None]],
-        on_notification: Callable[[str, Mapping[str, Any]], None],
-        patience: float,
-    ) -> None:
-        super().__init__(send, on_notification, patience)
-        self._ready_at = asyncio.get_running_loop().time() + READY
-        self._is_ready = False
-        self._beginning = asyncio.Lock()
+    def __init__(self, found: str) -> None:
+        super().__init__(f"its certificate is {found}, which is not the one that is pinned")
+        self.found = found
 
-    async def call(self, method: str, /, **params: Any) -> dict[str, Any]:
-        await self._begin()
-        if method == FIND:  # it knows no such method
-            return {"has": False}
-        return await super().call(method, **params)
 
-    async def route(self, envelope: Envelope, _encoded: Raw, _after: Mapping[str, str]) -> dict[str, Any]:
-        await self._begin()
+@asynccontextmanager
+async def connected(
+    server: str,
+    largest: int,
+    on_notification: Callable[[str, Mapping[str, Any]], None],
+    patience: float,
+    serve: Serve = refuse,
+    *,
+    pin: str = "",
+    certificate: str = "",
+    key: str = "",
+) -> AsyncIterator[tuple[RpcConnection, asyncio.Future[None]]]:
+    """Open a WebSocket; yield the calls over it, and the task that reads it, which ends as ConnectionLost.
+
+    `largest`: bytes of one frame. With a `pin` the server's certificate must be that one; its signer is ignored.
+    `certificate` and `key` are the files of our own certificate, for a server that asks for it.
+    """
+    from websockets.asyncio.client import connect  # noqa: PLC0415 - of the extra `serve`; the socket works without
+    from websockets.exceptions import ConnectionClosed, WebSocketException  # noqa: PLC0415 - likewise
+
+    async def send(params: dict[str, Any]) -> None:
         try:
-            messages = encode_messages(envelope)
-        except Invalid as wrong:
-            raise MapRefusal(federation_error(wrong)) from None
-        for message in messages:
-            await self.notify(MESSAGE, message=message)
-        # agent-inbox confirms no letter. It handles frames in order, so its answer to a ping says that it has
-        # read them.
-        await self._wait_until_read()
-        return {"routed": True}
+            await socket.send(encode(params).decode())
+        except ConnectionClosed as closed:
+            raise ConnectionLost(str(closed)) from None
 
-    async def _begin(self) -> None:
-        async with self._beginning:
-            if not self._is_ready:
-                await asyncio.sleep(self._ready_at - asyncio.get_running_loop().time())
-                await self._wait_until_read()
-                self._is_ready = True
+    async def read() -> None:
+        try:
+            async for frame in socket:
+                await rpc.receive(frame)
+        except ConnectionClosed as closed:
+            # Its reason is for people, without its number.
+            said = closed.rcvd.reason if closed.rcvd is not None else ""
+            raise ConnectionLost(f"the other side ended it: {said}" if said else str(closed)) from None
+        raise ConnectionLost("the other side closed the connection")
 
-    async def _wait_until_read(self) -> None:
-        """Wait until it has handled all that was sent so far."""
-        with suppress(MapRefusal):
-            await super().call(PING)
+    secret = client_context(pin, certificate, key) if urlsplit(server).scheme == "wss" else None
+    try:
+        async with connect(
+            server, open_timeout=PATIENCE, ping_interval=PATIENCE, ping_timeout=PATIENCE, close_timeout=CLOSING,
+            # A proxy of the environment is no way to this machine itself.
+            proxy=None if is_near(server) else True, max_size=largest, ssl=secret, compression=None,
+        ) as socket:  # fmt: skip
+            if pin:
+                check_pin(socket, pin)
+            rpc = RpcConnection(send, on_notification, patience, serve)
+            reading = asyncio.ensure_future(read())
+            reading.add_done_callback(lambda _: rpc.abort())
+            try:
+                yield rpc, reading
+            except ConnectionLost:
+                if reading.done() and not reading.cancelled():
+                    reading.result()  # raises the reason
+                raise
+            finally:
+                rpc.abort()
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+    except (OSError, TimeoutError, WebSocketException) as cut:
+        raise ConnectionLost(str(cut) or type(cut).__name__) from cut
 
-    async def notify(self, method: str, /, **params: Any) -> None:
-        """Send a notification, if it is a letter: agent-inbox understands no other."""
-        if self.lost.is_set():
-            raise ConnectionLost("the connection was cut")
-        if method == MESSAGE:
-            await super().notify(method, **params)
+
+def check_pin(socket: ClientConnection, pin: str) -> None:
+    """Compare the certificate before anything is sent, so that no token goes to another server."""
+    tunnel = socket.transport.get_extra_info("ssl_object")
+    shown = None if tunnel is None else tunnel.getpeercert(binary_form=True)
+    if not is_pinned(pin, shown):
+        raise WrongCertificate("none" if shown is None else fingerprint(shown))
 
 
-# -- dialling
+# -- again after each cut
+
+
+def pause(tries: int) -> float:
+    """Return the seconds to wait after this many failed tries: doubling, and a random part of that."""
+    # At most 2**30: the exponent must not overflow after days of failed tries.
+    longest: float = min(FIRST * 2 ** min(tries - 1, 30), MOST)
+    return longest * random.uniform(0.5, 1.0)
+
+
+async def keep_connected(
+    what: str,
+    connect: Callable[[], Awaitable[None]],
+    report: Callable[[str, float], object],
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    *,
+    progress: Callable[[], int] = int,
+    pauses: Callable[[int], float] = pause,
+) -> None:
+    """Connect for ever: `connect` ends when the connection does, and `report` gets why, and the next pause.
+
+    `progress`: a number that grows while the connection is of use.
+    """
+    tries = 0
+    while True:
+        began, before, problem = monotonic(), progress(), ""
+        try:
+            await connect()
+        except (ConnectionLost, MapRefusal, PostroomError, OSError) as cut:
+            problem = str(cut) or type(cut).__name__
+        except Exception:  # the link must be opened again, whatever went wrong
+            log.exception("the link to %s broke because of an internal error", what)
+        # One that takes the connection and drops it at once must not be dialled without pause.
+        is_new = monotonic() - began >= STEADY or progress() > before
+        tries = 1 if is_new else tries + 1
+        wait = pauses(tries)
+        if problem:
+            report(problem, wait)
+        await sleep(wait)
+
+
+# -- to a peer
 
 ANSWER = 30.0  # seconds for one answer
-STEADY = 10.0  # seconds of a connection, or one letter, after which the next pause is a short one again
 
 
 def map_url(url: str) -> str:
@@ -128,73 +183,48 @@ class Dialler:
 
     async def run(self) -> None:
         """Dial for ever; not while the peer has a connection to us."""
-        tries = 0
-        while True:
-            await self._link.is_down.wait()
-            began, transferred = monotonic(), self._link.sent + self._link.taken
-            try:
-                await self._connect_once()
-            except WrongCertificate as wrong:
-                await self._alert(wrong)
-            except (*CUT, MapRefusal, PostroomError) as cut:
-                self._link.report_problem(why(cut))
-            except Exception:  # the link must be dialled again, whatever went wrong
-                log.exception("the link to the system %s broke because of an internal error", self._link.system)
-            # A peer that takes the connection and drops it at once must not be dialled without pause.
-            was_useful = monotonic() - began >= STEADY or self._link.sent + self._link.taken > transferred
-            tries = 1 if was_useful else tries + 1
-            await self._link.sleep(pause(tries))
+        link = self._link
+        await keep_connected(
+            f"the system {link.system}",
+            self._connect_once,
+            lambda problem, _: link.report_problem(problem),
+            link.sleep,
+            progress=lambda: link.sent + link.taken,
+        )
 
     async def _connect_once(self) -> None:
-        peer = self._link.peer
+        link, peer = self._link, self._link.peer
+        await link.is_down.wait()
         certificate, key = self._certificate if peer.auth == "mtls" else ("", "")
         largest = largest_frame(self._executor.core.limits)
-        async with dial(map_url(peer.url), largest, pin=peer.pin, certificate=certificate, key=key) as socket:
-            await self._run_connection(socket)
-
-    async def _run_connection(self, socket: ClientConnection) -> None:
-        handler = PeerHandler(self._executor, self._link, self._here)
-        rpc = RpcConnection(sender(socket), handler.notified, ANSWER, handler.answer)
-        reading = asyncio.ensure_future(read(rpc, socket))
-        connection = None
+        handler = PeerHandler(self._executor, link, self._here)
         try:
-            result = await self._handshake(rpc, reading)
-            connection = PeerConnection(rpc, reading.cancel, is_dialled=True, **abilities(result))
-            handler.leave = reading.cancel
-            self._link.join(connection)
-            # `wait` does not raise; `result` below does, with the reason why the connection ended.
-            await asyncio.wait((reading,))
-            if not reading.cancelled():
-                reading.result()
-        finally:
-            if connection is not None:
-                self._link.leave(connection)
-            rpc.abort()
-            reading.cancel()
-            with suppress(asyncio.CancelledError, *CUT):
-                await reading
+            async with connected(
+                map_url(peer.url), largest, handler.notified, ANSWER, handler.answer,
+                pin=peer.pin, certificate=certificate, key=key,
+            ) as (rpc, reading):  # fmt: skip
+                result = await self._handshake(rpc)
+                handler.leave = reading.cancel
+                connection = PeerConnection(rpc, reading.cancel, is_dialled=True, **abilities(result))
+                link.join(connection)
+                try:
+                    # `wait` does not raise; `result` does, with the reason why the connection ended.
+                    await asyncio.wait((reading,))
+                    if not reading.cancelled():
+                        reading.result()
+                finally:
+                    link.leave(connection)
+        except WrongCertificate as wrong:  # people are alerted of it
+            await self._executor.run_slow(partial(peers.check_certificate, self._executor.core, peer, wrong.found))
 
-    async def _handshake(self, rpc: RpcConnection, reading: asyncio.Future[None]) -> dict[str, Any]:
-        """Return what the peer reports of itself in the handshake; raise if the connection ended meanwhile."""
-        reading.add_done_callback(lambda _: rpc.abort())
+    async def _handshake(self, rpc: RpcConnection) -> dict[str, Any]:
+        """Return what the peer reports of itself in the handshake."""
         self._link.is_in_handshake = True
         peer, core = self._link.peer, self._executor.core
         try:
             shown = await self._executor.run_slow(partial(exposure.exposure, core, peer))
             result = await handshake(rpc, peer, self._here, shown, core.limits)
             await self._executor.submit(partial(exposure.note, core, peer.system, result.get("exposure")))
-        except ConnectionLost:
-            if reading.done() and not reading.cancelled():
-                reading.result()
-            raise
         finally:
             self._link.is_in_handshake = False
         return result
-
-    async def _alert(self, wrong: WrongCertificate) -> None:
-        """Record that the peer shows another certificate, so that people are alerted."""
-        core, peer = self._executor.core, self._link.peer
-        try:
-            await self._executor.run_slow(partial(peers.check_certificate, core, peer, wrong.found))
-        except NotAllowed as refused:
-            self._link.report_problem(str(refused))

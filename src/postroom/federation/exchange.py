@@ -84,7 +84,7 @@ class Exchange:
 
     @cached_property
     def here(self) -> str:
-        """Our own name. It is fixed when the first peer needs it."""
+        """Our own name. It is fixed when the first peer needs it, first of all on a thread."""
         return core_peers.announced(self.core)
 
     @property
@@ -102,6 +102,7 @@ class Exchange:
         rpc_type: type[RpcConnection] = RpcConnection,
     ) -> tuple[dict[str, Any], PeerHandler]:
         """Begin federation with a peer that has proven itself; return the answer for it, and its handler."""
+        await self._executor.read(lambda: self.here)
         # The link may not be open yet: the peer can call before our next poll sees its record.
         link = self.link_to(peer)
         result = await self._executor.submit(partial(connect_answer, self._executor, peer, self.here, params))
@@ -121,7 +122,7 @@ class Exchange:
 
     async def ping(self, system: str) -> dict[str, Any]:
         """Return the round-trip time to a peer, or what is wrong and what to do about it."""
-        self._sync_links(await self._executor.run_slow(partial(core_peers.all_peers, self.core)))
+        self._sync_links((await self._executor.run_slow(self._read_room))[0])
         link = self._links.get(fold(system))
         if link is None:
             peer = await self._executor.run_slow(partial(core_peers.known_peer, self.core, system))
@@ -204,6 +205,7 @@ class Exchange:
         peers = core_peers.all_peers(self.core)
         if not peers:
             return {}, [], False
+        self.here  # noqa: B018 - read on this thread
         return peers, outbox.waiting_mailboxes(self.core, MOST), self._cards.have_changed()
 
     # -- links

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ..model.agent import Agent
     from ..model.peer import Peer
     from ..model.query import Moment
-    from ..model.record import Record
+    from ..model.record import Cursor, Record
     from ..store.protocol import Write
 
 
@@ -108,12 +108,13 @@ class CardWatch:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._cursor = current_cursor(core, OWNER)
+        self._cursor: Cursor | None = None  # none before the first look
 
     def have_changed(self) -> bool:
+        since = "" if self._cursor is None else str(self._cursor)
         try:
-            found = GetChanges(since=str(self._cursor), limit=SLICE).run(self._core, OWNER)
-        except Resync:
+            found = GetChanges(since=since, limit=SLICE).run(self._core, OWNER)
+        except (Resync, Invalid):
             self._cursor = current_cursor(self._core, OWNER)
             return True
         self._cursor = found.cursor

@@ -34,7 +34,7 @@ from ..settings import chosen_settings
 from ..store.address import place_of
 from . import exposure
 from .connection import ConnectionLost, connected_pair
-from .dialler import ANSWER
+from .dialler import ANSWER, keep_connected
 from .exchange import Exchange
 from .link import PeerConnection
 from .peer_calls import PeerHandler
@@ -213,14 +213,14 @@ class MountRunner:
 
     async def run(self) -> None:
         """Open the folder for ever, again after each error."""
-        while True:
-            try:
-                await self._run_once()
-            except (PostroomError, ConnectionLost, OSError) as cut:
-                self._link.report_problem(str(cut) or type(cut).__name__)
-            except Exception:  # the folder must be opened again, whatever went wrong
-                log.exception("the link to the folder %s broke because of an internal error", self._link.system)
-            await self._link.sleep(AGAIN)
+        link = self._link
+        await keep_connected(
+            f"the folder {link.system}",
+            self._run_once,
+            lambda problem, _: link.report_problem(problem),
+            link.sleep,
+            pauses=lambda _: AGAIN,
+        )
 
     async def _run_once(self) -> None:
         """Serve the folder until it is gone, or the link is cut."""

@@ -17,8 +17,7 @@ Server:
 
 Link:
 
-    link                the link to a MAP server, for ever
-    link_session        one session of that link
+    link                the link to a MAP server, one session after the other
     link_messages       letters to that server, messages from it
     link_directory      its agents here, our agents there
 

@@ -41,7 +41,7 @@ from ..model.names import check_agent
 from ..model.record import CARD
 from ..model.values import as_list, check_count
 from ..policy.routing import is_routable
-from ..server.requests import ForeignVerb, OwnWork
+from ..server.requests import ForeignVerb
 from .methods import IGNORED, KEPT_AS_GIVEN, METADATA, REASON, AgentVerb, JsonObject, PagedVerb, map_method
 from .routing import above, below, listed_agents
 
@@ -62,7 +62,8 @@ _CHANGED = f"{_AGENT}, previousState"
 class CardVerb(AgentVerb, kw_only=True):
     """A request that writes the card of an agent. It asks first: others learn nothing of the agent."""
 
-    owners = OwnWork.owners
+    def owners(self, _core: Core, principal: Principal) -> list[str | None]:
+        return [self.named() or principal.agent]
 
 
 class DescribedVerb(CardVerb, kw_only=True):

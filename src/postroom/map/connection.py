@@ -249,7 +249,7 @@ class MapConnection:
         request = step.request
         try:
             if isinstance(request, Register):
-                peer = self.peer.registering_peer(request)
+                peer = await self.peer.registering_peer(request)
                 result = await (self._register(request) if peer is None else self.peer.register(peer, request))
             elif isinstance(request, Spawn):
                 result = await self._spawn(request)
@@ -287,7 +287,7 @@ class MapConnection:
             self.session.refused = refused.message
             self.count_failure()
             if self.is_gateway:
-                self.peer.log_refusal()
+                await self.peer.log_refusal()
             raise
         self.is_anonymous = self._principal.heeds_seals
         return self._principal

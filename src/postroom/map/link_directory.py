@@ -40,9 +40,7 @@ if TYPE_CHECKING:
     from ..core.core import Core
     from ..federation.connection import RpcConnection
     from ..formats.map import Role
-    from ..server.executor import Executor
-    from .link import LinkMemory
-    from .link_session import LinkOptions
+    from .link import MapLink
 
 
 log = logging.getLogger("postroom")
@@ -353,11 +351,8 @@ class ExposedAgents:
     `own`: the name of the link itself, its agent there and its mailbox here.
     """
 
-    def __init__(self, executor: Executor, options: LinkOptions, memory: LinkMemory, own: str) -> None:
-        self._executor = executor
-        self._core = executor.core
-        self._options = options
-        self._memory = memory
+    def __init__(self, link: MapLink, own: str) -> None:
+        self._link = link
         self.own = own
         self._scopes: dict[str, str] = {}  # the server's ids of scopes, by our names
         self.names: dict[str, str] = {}  # of our agents, by their ids there
@@ -375,17 +370,17 @@ class ExposedAgents:
     async def reclaim(self, ids: Iterable[str], *, accepts_updates: bool) -> None:
         """Take the agents that the server gave back: their mail may come at once."""
         self._accepts_updates = accepts_updates
-        self._exposed = await self._executor.run_slow(self._exposed_now)
+        self._exposed = await self._exposed_now()
         self.names = {id: id for id in ids if id in self._exposed}
 
     async def register_link(self, rpc: RpcConnection) -> None:
         """Register the link's own agent, which must be the first: messages to our session go to it."""
-        where = {"scopes": [self._options.scope]} if self._options.scope else {}
+        where = {"scopes": [self._link.options.scope]} if self._link.options.scope else {}
         await self._register(rpc, self.own, {"role": "inbox"} | where)
 
     async def register_changed(self, rpc: RpcConnection) -> None:
         """Register agents that are new or changed, and unregister those that have left."""
-        self._exposed = await self._executor.run_slow(self._exposed_now)
+        self._exposed = await self._exposed_now()
         ids = self.ids
         for name in ids.keys() - self._exposed.keys() - {self.own}:
             with suppress(MapRefusal):
@@ -395,8 +390,9 @@ class ExposedAgents:
             if name not in ids or (self._accepts_updates and params != self._registered.get(name)):
                 await self._register_agent(rpc, name, params)
 
-    def _exposed_now(self) -> dict[str, dict[str, Any]]:
-        return exposed(self._core, self._options.expose, self._options.scope, self._memory.writers)
+    async def _exposed_now(self) -> dict[str, dict[str, Any]]:
+        options = self._link.options
+        return await self._link.run_slow(exposed, options.expose, options.scope, self._link.memory.writers)
 
     async def _register_agent(self, rpc: RpcConnection, name: str, params: dict[str, Any]) -> None:
         self._registered[name] = params
@@ -416,7 +412,7 @@ class ExposedAgents:
         if found is None:
             raise MapRefusal({"message": "it registers agents and gives them no id"})
         self.names[found.id] = name
-        self._memory.note_address(found.id, name)
+        self._link.memory.note_address(found.id, name)
         await self._join(rpc, agent, params.get("scopes", ()))
 
     async def has_lost(self, rpc: RpcConnection, name: str) -> bool:
@@ -447,10 +443,11 @@ class ExposedAgents:
         """Register a sender at the server for answers, also one that never registered here."""
         if sender == self.own or sender in self._hidden_senders:
             return
-        if sender in self._memory.writers:
-            self._memory.note_writer(sender)  # it is now the most recent one
-        elif await self._executor.run_slow(lambda: may_answer_to(self._core, self._options.expose, sender)):
-            self._memory.note_writer(sender)
+        memory = self._link.memory
+        if sender in memory.writers:
+            memory.note_writer(sender)  # it is now the most recent one
+        elif await self._link.run_slow(may_answer_to, self._link.options.expose, sender):
+            memory.note_writer(sender)
             await self.register_changed(rpc)
         else:
             self._hidden_senders.add(sender)

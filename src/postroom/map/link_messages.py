@@ -81,7 +81,7 @@ class LinkSender:
         self._executor = executor
         self._core = executor.core
         self._cards = CardWatch(self._core)
-        self._number = current_cursor(self._core, OWNER).number
+        self._number = 0  # of the last change that was looked at
         self._waiting: set[str] = set()
 
     async def scan_all(self, system: str) -> None:
@@ -91,6 +91,7 @@ class LinkSender:
         """
 
         def look() -> set[str]:
+            self._number = current_cursor(self._core, OWNER).number  # first: what comes meanwhile is new
             names = [
                 name for name in ListMailboxes().run(self._core, OWNER) if self._is_linked_mailbox(name, system)
             ]

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ..core import peers as core_peers
 from ..core.verb import set_parameters
 from ..errors import NotAllowed, PostroomError
-from ..federation.connection import ConnectionLost, RpcConnection
-from ..federation.dialler import AgentInboxConnection
+from ..federation.connection import AgentInboxConnection, ConnectionLost, RpcConnection
 from ..formats.federation import decode_send
 from ..formats.inbox import present
 from ..formats.map import (
@@ -140,10 +139,10 @@ class PeerLink:
             )
         return peer
 
-    def log_refusal(self, name: str | None = None, why: str = "") -> None:
+    async def log_refusal(self, name: str | None = None, why: str = "") -> None:
         """Log why a system was refused: it learns little itself, but the operator has to know what to mend."""
         name = self._claimed_name if name is None else name
-        found = core_peers.peer(self.core, name[:LONGEST])
+        found = await self._server.executor.read(core_peers.peer, self.core, name[:LONGEST])
         if found is None:
             why = why or "no peer of this name is known here (postroom peers add)"
         elif not found.trusted:
@@ -160,10 +159,10 @@ class PeerLink:
         if self._conn.session.is_in and not self._conn.is_gateway:
             raise NotAllowed("only a gateway may act for a system", field="auth", hint="participantType: gateway")
         try:
-            peer = self._connecting_peer(params)
+            peer = await self._server.executor.read(self._connecting_peer, params)
         except NotAllowed as refused:
             self._conn.count_failure()
-            self.log_refusal(params["system_id"], refused.message if self._peer is not None else "")
+            await self.log_refusal(params["system_id"], refused.message if self._peer is not None else "")
             raise
         self._become(peer)
         if not self._conn.session.is_in:
@@ -188,11 +187,11 @@ class PeerLink:
             raise NotAllowed(f"the system {proven.system!r} has to prove again that it is a peer", field="auth")
         return peer
 
-    def registering_peer(self, request: Register) -> Peer | None:
+    async def registering_peer(self, request: Register) -> Peer | None:
         """Return the peer that agent-inbox registers as; None: an agent registers."""
         has_no_token = self._conn.principal.heeds_seals or self._is_inbox
         is_gateway = request.role == GATEWAY and has_no_token and not self._conn.session.agents
-        peer = self._local_peer(request.name) if is_gateway else None
+        peer = await self._server.executor.read(self._local_peer, request.name) if is_gateway else None
         if self._is_inbox and peer is None:
             raise NotAllowed(
                 "a system without a token registers itself, as a gateway, and no other agent",
