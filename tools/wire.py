@@ -8,7 +8,7 @@ from pathlib import Path
 from postroom import errors
 from postroom.core.authorize import NEEDS, RULES
 from postroom.core.verb import Declaration, Verb, parameters
-from postroom.federation.methods import FEDERATION
+from postroom.federation.peer_calls import FEDERATION
 from postroom.formats.errors import BAD_TOKEN, CODES, INTERNAL_ERROR, NoSuchMethod
 from postroom.formats.errors import NUMBERS as MAIL_NUMBERS
 from postroom.formats.events import MAP_TYPES, TYPES

@@ -13,7 +13,7 @@ import postroom
 from postroom.core import peers
 from postroom.core.authorize import OWNER
 from postroom.core.verb import perform
-from postroom.map.frames import MUTE_AFTER
+from postroom.map.server import MUTE_AFTER
 from tests.daemons import until
 from tests.interop.map_connections import Failed, Program
 from tests.server.http.running import Daemon, daemon

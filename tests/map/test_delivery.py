@@ -68,7 +68,7 @@ def test_one_who_answers_no_questions_is_believed_by_its_pong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After ten seconds, here one; from then on at once."""
-    monkeypatch.setattr("postroom.map.frames.MUTE_AFTER", 1.0)
+    monkeypatch.setattr("postroom.map.server.MUTE_AFTER", 1.0)
 
     async def story() -> None:
         async with open_server(tmp_path, with_map=True) as (server, room, _, _):

@@ -13,8 +13,7 @@ import pytest
 
 import postroom
 from postroom.core.authorize import agent_principal
-from postroom.mcp.caller import Caller
-from postroom.mcp.handlers import Handlers
+from postroom.mcp.handlers import Caller, Handlers
 from postroom.server.executor import Executor
 
 pytest.importorskip("mcp_types", reason="needs the extra postroom[mcp]")

@@ -12,8 +12,7 @@ import pytest
 from mcp import Client, MCPError
 from postroom.errors import StoreBusy
 from postroom.mcp import resources
-from postroom.mcp.caller import Caller
-from postroom.mcp.watches import MAX_WATCHES
+from postroom.mcp.handlers import MAX_WATCHES, Caller
 from postroom.store.protocol import RenewEpoch
 from tests.mcp.harness import MODES, Harness, ask, played
 

@@ -4,8 +4,7 @@
     link         one peer: its connections, and its problem while there is none
     dialler      the connections that we open, and open again
     connection   JSON-RPC calls and answers over one connection; that of agent-inbox
-    methods      the methods that peers call
-    peer_calls   the handler of a peer's calls: route, announce, find
+    peer_calls   the methods that peers call, and their handler: route, announce, find
     courier      sends what waits, many letters at once and in order; the rules for each answer
     exposure     which agents we announce to a peer, and which it announces to us
     lookup       finds the system of an agent of which only the name is known

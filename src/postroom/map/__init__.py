@@ -13,7 +13,6 @@ Server:
     delivery            the delivery of one agent's mail, until its receipt
     peer_link           the part of a connection in federation, where it belongs to another system
     events              events about agents and scopes
-    frames              MAP over WebSocket; on the Unix socket it goes in lines (`server`)
 
 Link:
 

@@ -1,7 +1,14 @@
 """All MAP connections of a running server: which agent is on which, and which agents a resume token brings back.
 
 What is known here is in memory: a restart ends every connection anyway. `MisuseLog` logs what connections do
-wrong.
+wrong. `MapFrames` is one connection over WebSocket, with one message in each text frame; on the Unix socket MAP
+goes in lines.
+
+Behind each message to an agent goes `map/ping`. Its answer is the receipt of the message: the programs of the SDK
+answer it, if only to say that they know no such method, once they have handled what came before. Of clients that
+leave it unanswered, a message is taken as received after MUTE_AFTER seconds. uvicorn disconnects a client that
+does not answer the pings of the WebSocket protocol: one that is connected still has answered one behind the
+message.
 """
 
 from __future__ import annotations
@@ -21,7 +28,10 @@ from ..core.authorize import SOCKET
 from ..core.presentation import one_line
 from ..core.verb import parameters, perform, snake
 from ..errors import NameTaken
+from ..federation.connection import is_near
 from ..formats.map import CONNECT, MEET, spellings
+from ..server.http import CONNECTION, PING
+from ..server.streams import WebSocketConnection, run_until_closed
 from .agents import BEAT_EVERY, mark_away
 from .connection import MapConnection
 from .events import AgentEvents
@@ -33,9 +43,11 @@ if TYPE_CHECKING:
     from ..core.authorize import Principal
     from ..federation.exchange import Exchange
     from ..server.broker import Broker
+    from ..server.callers import RequestCaller
     from ..server.executor import Executor
     from ..server.http import Receive, Scope, Send
     from ..server.http_app import HttpApp
+    from ..server.protocol import Request
     from ..server.unix_socket import LineConnection
 
 
@@ -88,6 +100,64 @@ class MisuseLog:
         if kind not in self._logged:
             self._logged.add(kind)
             log.info("%s", one_line(line))
+
+
+# -- over WebSocket
+
+_BAD_FRAMES = {1002: "frames that are none", 1007: "text that is none", 1009: "a frame that is too large"}
+MUTE_AFTER = 2 * PING + 1  # seconds after a message, until which a client has answered a ping or is disconnected
+
+
+class MapFrames(WebSocketConnection):
+    """One MAP connection over WebSocket."""
+
+    def __init__(
+        self, app: HttpApp, map_server: MapServer, principal: Principal | None, scope: Scope, send: Send
+    ) -> None:
+        self._map_server = map_server
+        self._certificate: str = scope["state"][CONNECTION].certificate
+        host = (scope.get("client") or ("",))[0]
+        self._is_near = is_near(f"ws://[{host}]" if ":" in host else f"ws://{host}")
+        self._written = 0  # the last message that was written
+        super().__init__(app, principal, scope, send)
+
+    def _open_caller(self, principal: Principal | None) -> RequestCaller:
+        self._conn = MapConnection(
+            self._map_server, self.push, self._end, principal, self._certificate, is_near=self._is_near
+        )
+        return self._conn
+
+    def _parse(self, message: str) -> Request | None:
+        return self._conn.read(message.encode())  # bytes are read several times as fast
+
+    def _on_disconnect(self, code: int) -> None:
+        if code in _BAD_FRAMES:
+            self._map_server.misuse.bad_frames(_BAD_FRAMES[code])
+
+    def _end(self, code: int, reason: str, *, at_once: bool) -> None:
+        self.code, self.reason = code, reason
+        if at_once:
+            self._outbox.drop()
+        else:
+            self._outbox.close()
+
+    # -- receipts
+
+    def _sent_mark(self) -> int:
+        return self._conn.sent_count
+
+    def _on_written(self, number: int) -> None:
+        conn = self._conn
+        if number > self._written and not (conn.answers_pings or conn.acknowledges):
+            self._written = number
+            asyncio.get_running_loop().call_later(MUTE_AFTER, self._believe, number)
+
+    def _believe(self, number: int) -> None:
+        """Take messages as received by a client that answers no `map/ping`: it is connected still, so it has sent
+        the pong to a ping that was written behind them.
+        """
+        if not (self._outbox.is_closed or self._conn.answers_pings):
+            self._conn.received_up_to(number)
 
 
 # -- connections
@@ -162,9 +232,9 @@ class MapServer:
         self, app: HttpApp, principal: Principal | None, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Serve one WebSocket at `/map` until either side ends it."""
-        from .frames import serve_map  # noqa: PLC0415 - it needs the extra `serve`
-
-        await serve_map(app, self, principal, scope, receive, send)
+        await receive()  # "websocket.connect"
+        await send({"type": "websocket.accept"})
+        await run_until_closed(MapFrames(app, self, principal, scope, send), receive)
 
     # -- connections
 

@@ -36,7 +36,7 @@ from msgspec import Struct
 
 from ..core.verb import from_params, parameters
 from ..errors import IllegalMove, NotAllowed, PostroomError, QuotaFull
-from ..federation.methods import FEDERATION
+from ..federation.peer_calls import FEDERATION
 from ..formats.errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, NoSuchMethod
 from ..formats.federation import PREFIX as FEDERATION_PREFIX
 from ..formats.federation import federation_error

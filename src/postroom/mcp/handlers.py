@@ -1,15 +1,24 @@
-"""Mail as the SDK wants it: its handlers of tools, resources, prompts and completions."""
+"""Mail as the SDK wants it: its handlers of tools, resources, prompts and completions, and changes of resources.
+
+`resources/subscribe` belongs to the revision of 2025, `subscriptions/listen` to that of 2026. A notification of a
+change is a hint: the client reads again. Nothing is replayed, and a burst of mail may give one notification.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
+from collections.abc import Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 import mcp_types as types
 from mcp.server.caching import CacheHint
 from mcp.server.lowlevel.server import Server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
 from mcp.shared.exceptions import MCPError
 
 from ..core.presentation import escape_json
@@ -19,19 +28,18 @@ from . import prompts, resources, tools
 from .prompts import PROMPTS
 from .resources import TEMPLATES, is_known, watch_resource
 from .tools import TOOLS, about, argument_name, arguments, input_schema, output_schema
-from .watches import Watches
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Mapping
 
     from anyio.abc import TaskGroup
+    from mcp.server.connection import Connection
     from mcp.server.context import ServerRequestContext
 
-    from .caller import Caller
-    from .resources import Watch
+    from .resources import Changed, Watch
     from .tools import HostVerb, Tool
 
-    Ctx = ServerRequestContext[Any, Any]
+    Ctx = ServerRequestContext[TaskGroup, Any]
 
 
 NAME = "postroom"
@@ -47,6 +55,127 @@ JSON = "application/json"
 MOST_COMPLETIONS = 100  # the protocol allows no more
 _AGENT_ARGUMENTS = {"agent", "to"}
 _URIS = {row.uri for row in TEMPLATES}
+
+
+Call = Callable[[str, dict[str, Any]], Coroutine[Any, Any, Any]]
+
+
+class Caller(NamedTuple):
+    """The client that calls."""
+
+    call: Call  # carries out a verb with its parameters; raises PostroomError
+    agent: str | None = None  # the agent of the token: the client cannot act as another
+    usual: str | None = None  # the default agent, where a call names none
+    scope: str | None = None  # the default scope
+    gone: asyncio.Event | None = None  # set when nobody waits for the answer any more
+
+    @property
+    def me(self) -> str | None:
+        return self.agent or self.usual
+
+    async def ask(self, name: str, params: dict[str, Any]) -> Any:
+        """Carry out one of our verbs for MCP. It may wait for mail: cancel it if the client is gone, so that no
+        letter is lost.
+        """
+        asking = asyncio.ensure_future(self.call(name, {**params, "me": self.me, "team": self.scope}))
+        if self.gone is None:
+            return await asking
+        leaving = asyncio.ensure_future(self.gone.wait())
+        try:
+            await asyncio.wait([asking, leaving], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            asking.cancel()  # no effect if it is done
+        if not asking.done():
+            raise Refused("the client is gone")
+        return asking.result()
+
+
+# -- changes of resources
+
+MAX_WATCHES = 64  # of one client
+_STATE_KEY = "postroom.watches"
+_log = logging.getLogger(__name__)
+
+
+class Watches:
+    """The resources that clients watch. Each watch has the rights of its client, and ends with the session."""
+
+    def __init__(self, watch: Callable[[Ctx, str], Awaitable[Watch | None]]) -> None:
+        self._watch = watch  # returns a function that reports changes of a resource from this moment on
+
+    async def subscribe(self, ctx: Ctx, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        uri = str(params.uri)
+        connection = _connection(ctx)
+        watches = _watches(connection)
+        if uri not in watches:
+            _check_room(len(watches) + 1)
+            watch = await self._watch(ctx, uri)
+            if watch is None:
+                raise MCPError(types.INVALID_PARAMS, "there is no such resource", {"uri": uri})
+            watches[uri] = scope = anyio.CancelScope()
+            changed = partial(connection.send_resource_updated, uri)
+            ctx.lifespan_context.start_soon(_run, watch, changed, scope)
+        return types.EmptyResult()
+
+    async def unsubscribe(self, ctx: Ctx, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+        scope = _watches(_connection(ctx)).pop(str(params.uri), None)
+        if scope is not None:
+            scope.cancel()
+        return types.EmptyResult()
+
+    async def listen(
+        self, ctx: Ctx, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        """Serve one stream. Each has a bus of its own, so that no client gets what another may watch."""
+        bus = InMemorySubscriptionBus()
+        uris = dict.fromkeys(params.notifications.resource_subscriptions or ())
+        _check_room(len(uris))
+        watches = {uri: await self._watch(ctx, uri) for uri in uris}
+        async with anyio.create_task_group() as tasks:
+            for uri, watch in watches.items():
+                if watch is not None:
+                    changed = partial(bus.publish, ResourceUpdated(uri))
+                    tasks.start_soon(_run, watch, changed, anyio.CancelScope())
+            result = await ListenHandler(bus)(ctx, params)
+            tasks.cancel_scope.cancel()
+        return result
+
+
+async def _run(watch: Watch, changed: Changed, scope: anyio.CancelScope) -> None:
+    with scope:
+        try:
+            await watch(changed)
+        except PostroomError as error:  # the client can subscribe again
+            _log.warning("stopped watching: %s", error)
+
+
+def _check_room(many: int) -> None:
+    if many > MAX_WATCHES:
+        raise MCPError(types.INVALID_PARAMS, f"at most {MAX_WATCHES} resources can be watched at once")
+
+
+def _connection(ctx: Ctx) -> Connection:
+    """Return the client's connection: the SDK gives handlers no other way to state that lasts as long."""
+    return ctx.session._connection  # noqa: SLF001 - the SDK has no public name for it
+
+
+def _watches(connection: Connection) -> dict[str, anyio.CancelScope]:
+    """Return the watches of a connection; they end with it."""
+    if _STATE_KEY not in connection.state:
+        watches: dict[str, anyio.CancelScope] = {}
+        connection.state[_STATE_KEY] = watches
+        connection.exit_stack.callback(_end, watches)
+    found: dict[str, anyio.CancelScope] = connection.state[_STATE_KEY]
+    return found
+
+
+def _end(watches: dict[str, anyio.CancelScope]) -> None:
+    for scope in watches.values():
+        scope.cancel()
+
+
+# -- the handlers
 
 
 class Handlers:

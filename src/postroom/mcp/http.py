@@ -25,8 +25,7 @@ from ..formats.errors import INVALID_REQUEST
 from ..model.codec import encode
 from ..server.http import LOOPBACK, PRINCIPAL
 from ..server.protocol import failure
-from .caller import Caller
-from .handlers import Handlers
+from .handlers import Caller, Handlers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence

@@ -21,7 +21,7 @@ from .tools import HostVerb
 if TYPE_CHECKING:
     from ..core.authorize import Principal
     from ..core.core import Core
-    from .caller import Caller
+    from .handlers import Caller
 
 
 Changed = Callable[[], Awaitable[None]]  # notifies the client

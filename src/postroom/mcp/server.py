@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 from mcp.server.stdio import stdio_server
 
 from ..server.executor import Executor
-from .caller import Caller
-from .handlers import Handlers
+from .handlers import Caller, Handlers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from ..room import Room
-    from .caller import Call
+    from .handlers import Call
 
     Who = Callable[[], str | None]
 
