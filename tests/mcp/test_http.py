@@ -142,11 +142,11 @@ def named(begun: httpx.Response) -> dict[str, str]:
 def test_a_session_counts_once_though_the_request_that_opened_it_goes_on() -> None:
     """A client has its answer a moment before the request is over, and may open the next at once."""
     own = mcp_http.Sessions(2)
-    with own.opening("ann") as began:
+    with own.under_way("ann", None) as began:
         assert not own.is_full("ann")
         began("s-1")
         assert not own.is_full("ann")
-        with own.opening("ann"):
+        with own.under_way("ann", None):
             assert own.is_full("ann")
     assert not own.is_full("ann")
 

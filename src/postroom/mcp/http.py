@@ -60,40 +60,33 @@ class Sessions:
         return next((id for id, busy in self._by_caller.get(caller, {}).items() if not busy), None)
 
     @contextmanager
-    def opening(self, caller: str) -> Iterator[Callable[[str], None]]:
-        """Count a request that may open a session. The function that is yielded must be called with the id of the
-        session: from then on that counts, and the request no more, though it may last longer.
-        """
-        own, place = self._by_caller.setdefault(caller, {}), object()
-        own[place] = 1
+    def under_way(self, caller: str, id: str | None) -> Iterator[Callable[[str], None]]:
+        """Count a request of a session; without an id, one that may open a session.
 
-        def opened(id: str) -> None:
-            own.setdefault(id, 0)
-            own.pop(place, None)
+        The function that is yielded must be called with the id of a session that was opened: from then on that
+        counts, and the request no more, though it may last longer.
+        """
+        own, key = self._by_caller.setdefault(caller, {}), object() if id is None else id
+        if id is None or id in own:
+            own[key] = own.pop(key, 0) + 1
+
+        def opened(new: str) -> None:
+            own.setdefault(new, 0)
+            own.pop(key, None)
 
         try:
             yield opened
         finally:
-            self.ended(caller, place)
-
-    @contextmanager
-    def using(self, caller: str, id: str) -> Iterator[None]:
-        self._count(caller, id, 1)
-        try:
-            yield
-        finally:
-            self._count(caller, id, -1)
+            if id is not None and id in own:
+                own[id] = own.pop(id) - 1
+            else:
+                self.ended(caller, key)
 
     def ended(self, caller: str, id: object) -> None:
         own = self._by_caller.get(caller, {})
         own.pop(id, None)
         if not own:
             self._by_caller.pop(caller, None)
-
-    def _count(self, caller: str, id: str, more: int) -> None:
-        own = self._by_caller.get(caller, {})
-        if id in own:
-            own[id] = own.pop(id) + more
 
 
 # -- the app
@@ -165,18 +158,24 @@ class App:
 
     async def _serve(self, caller: str, scope: Scope, receive: Receive, send: Send) -> None:
         id = _header(scope, _SESSION)
-        if id is not None:
-            with self._sessions.using(caller, id):
-                await self._manager.handle_request(
-                    scope, receive, _noting(send, partial(self._used, caller, scope, id))
-                )
-        elif not _may_open(scope):
+        if id is None and not _may_open(scope):
             await self._manager.handle_request(scope, receive, send)
-        elif await self._has_room(caller, scope):
-            with self._sessions.opening(caller) as opened:
-                await self._manager.handle_request(scope, receive, _noting(send, partial(_opened, opened)))
-        else:
+            return
+        if id is None and not await self._has_room(caller, scope):
             await _refuse(send, 429, "too many sessions of this token are in use; end one with DELETE")
+            return
+        with self._sessions.under_way(caller, id) as opened:
+
+            async def noted(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    status, new = message["status"], _header(message, _SESSION)
+                    if id is None and new is not None and status < 400:
+                        opened(new)
+                    elif id is not None and (status == 404 or (scope["method"] == "DELETE" and status < 400)):
+                        self._sessions.ended(caller, id)
+                await send(message)
+
+            await self._manager.handle_request(scope, receive, noted)
 
     async def _has_room(self, caller: str, scope: Scope) -> bool:
         """Return whether the caller may open a session. If it has too many, the one not used for longest ends."""
@@ -189,29 +188,6 @@ class App:
             delete = {**scope, "method": "DELETE", "headers": [*kept, (_SESSION, id.encode("latin-1"))]}
             await self._manager.handle_request(delete, _nothing, _discard)
         return True
-
-    def _used(self, caller: str, scope: Scope, id: str, answer: Message) -> None:
-        """Forget a session that the answer says is gone."""
-        if answer["status"] == 404 or (scope["method"] == "DELETE" and answer["status"] < 400):
-            self._sessions.ended(caller, id)
-
-
-def _opened(opened: Callable[[str], None], answer: Message) -> None:
-    """Note the session that the answer names."""
-    id = _header(answer, _SESSION)
-    if id is not None and answer["status"] < 400:
-        opened(id)
-
-
-def _noting(send: Send, note: Callable[[Message], None]) -> Send:
-    """Show `note` the head of an answer before it is sent."""
-
-    async def noted(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            note(message)
-        await send(message)
-
-    return noted
 
 
 def _header(params: Scope | Message, name: bytes) -> str | None:
