@@ -73,10 +73,7 @@ async def _enter(app: HttpApp, scope: Scope, receive: Receive) -> Reply:
         return error_reply(403, "a visit is opened by the page of the dashboard alone")
     if is_of_others(scope["client"], scope["server"]):
         return error_reply(403, "this connection belongs to another user of this machine")
-    body = await read_json_body(LARGEST, scope, receive)
-    if isinstance(body, Reply):
-        return body
-    value = read_body(body, app.limits)
+    value = read_body(await read_json_body(LARGEST, scope, receive), app.limits)
     visits = app.executor.visits
     try:
         token, visit = visits.enter(value.get("code") if isinstance(value, dict) else None)

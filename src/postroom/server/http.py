@@ -108,6 +108,14 @@ def _plain_error(error: PostroomError) -> dict[str, Any]:
     return {"error": str(error), **details(error)}
 
 
+class Refusal(Exception):
+    """A request is refused with this reply, before anything was sent."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.status)
+        self.reply = reply
+
+
 async def send_reply(scope: Scope, send: Send, reply: Reply) -> None:
     """Send the reply to a request, or in place of an upgrade."""
     kind = "websocket.http" if scope["type"] == "websocket" else "http"
@@ -170,30 +178,22 @@ class HttpAuth:
             return error_reply(403, "a page of another site led here; open this address by itself")
         return None
 
-    async def authenticate(self, headers: Headers) -> Principal | Reply:
-        """Return the principal of the token in the headers, or the reply that refuses the request."""
+    async def authenticate(self, headers: Headers) -> Principal:
+        """Return the principal of the token in the headers, or refuse the request."""
         token = _token(headers)
         if token is None:
-            return error_reply(
-                401,
+            text = (
                 "a token is needed: the header Authorization: Bearer pr_...;"
-                " postroom tokens create --agent NAME makes one",
-                CHALLENGE,
-                code=TOKEN_NEEDED,
+                " postroom tokens create --agent NAME makes one"
             )
-        if token.startswith(PREFIX):
-            return self._visitor(token)
+            raise Refusal(error_reply(401, text, CHALLENGE, code=TOKEN_NEEDED))
         try:
+            if token.startswith(PREFIX):
+                return self._executor.visits.find(token).principal
             principal: Principal = await self._executor.read(tokens.authenticate, self._executor.core, token)
         except NotAllowed as unknown:
-            return error_reply(401, str(unknown), CHALLENGE, code=BAD_TOKEN)
+            raise Refusal(error_reply(401, str(unknown), CHALLENGE, code=BAD_TOKEN)) from None
         return principal
-
-    def _visitor(self, token: str) -> Principal | Reply:
-        try:
-            return self._executor.visits.find(token).principal
-        except NotAllowed as over:
-            return error_reply(401, str(over), CHALLENGE, code=BAD_TOKEN)
 
     @staticmethod
     def has_credentials(headers: Headers) -> bool:
@@ -242,8 +242,6 @@ def too_large(most: int) -> Reply:
 async def serve_call(app: HttpApp, principal: Principal, scope: Scope, receive: Receive) -> Reply:
     """Return the reply to a call in JSON-RPC."""
     body = await read_json_body(largest_frame(app.limits), scope, receive)
-    if isinstance(body, Reply):
-        return body
     try:
         value = read_body(body, app.limits)
     except PostroomError as broken:
@@ -273,8 +271,6 @@ def plain_refusal(error: PostroomError) -> Reply:
 async def serve_verb(app: HttpApp, principal: Principal, scope: Scope, receive: Receive) -> Reply:
     """Return the reply to `POST /v1/VERB` with the parameters as a JSON object; without a body there are none."""
     body = await read_json_body(largest_frame(app.limits), scope, receive)
-    if isinstance(body, Reply):
-        return body
     name = scope["path"].removeprefix(VERBS_AT)
     try:
         cls = own_verb(name)
@@ -290,18 +286,28 @@ async def serve_verb(app: HttpApp, principal: Principal, scope: Scope, receive: 
     return await _carry_out(app, principal, call, receive)
 
 
-async def read_json_body(most: int, scope: Scope, receive: Receive) -> bytes | Reply:
-    """Return the body of a POST, of so many bytes at most; or the refusal."""
+async def read_json_body(most: int, scope: Scope, receive: Receive) -> bytes:
+    """Return the body of a POST, of so many bytes at most; or refuse the request."""
     if not _is_json(scope["headers"]):
-        return error_reply(415, "the body must be application/json")
+        raise Refusal(error_reply(415, "the body must be application/json"))
     if content_length(scope["headers"]) > most:
-        return too_large(most)
+        raise Refusal(too_large(most))
+    pieces, size, more = [], 0, True
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            body = await _read(receive, most)
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Disconnected
+                pieces.append(message.get("body", b""))
+                size += len(pieces[-1])
+                if size > most:
+                    raise Refusal(too_large(most))
+                more = message.get("more_body", False)
     except TimeoutError:
-        return error_reply(408, f"the body did not come within {BODY_SECONDS:g} seconds")
-    return too_large(most) if body is None else body
+        text = f"the body did not come within {BODY_SECONDS:g} seconds"
+        raise Refusal(error_reply(408, text)) from None
+    return b"".join(pieces)
 
 
 async def _carry_out(app: HttpApp, principal: Principal, request: Request, receive: Receive) -> Reply:
@@ -330,22 +336,6 @@ async def _cancel_if_gone(app: HttpApp, future: asyncio.Future[Any], receive: Re
     gone.cancel()
     with suppress(asyncio.CancelledError):
         await gone
-
-
-async def _read(receive: Receive, most: int) -> bytes | None:
-    """Return the body, or None if it is too large."""
-    pieces, size, more = [], 0, True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Disconnected
-        piece = message.get("body", b"")
-        size += len(piece)
-        if size > most:
-            return None
-        pieces.append(piece)
-        more = message.get("more_body", False)
-    return b"".join(pieces)
 
 
 def _is_json(headers: Headers) -> bool:

@@ -35,7 +35,7 @@ from .http import (
     RETRY,
     VERBS_AT,
     Disconnected,
-    Reply,
+    Refusal,
     content_length,
     error_reply,
     header_values,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from ..policy.limits import Limits
     from .broker import Broker
     from .executor import Executor
-    from .http import HttpAuth, Receive, Scope, Send
+    from .http import HttpAuth, Receive, Reply, Scope, Send
 
 
 log = logging.getLogger("postroom")
@@ -132,15 +132,12 @@ class MountedApp:
         try:
             app = await self._get_app()
         except AppMissing as missing:
-            await send_reply(scope, send, error_reply(503, str(missing)))
-            return
+            raise Refusal(error_reply(503, str(missing))) from None
         if app is None or self._stop.is_set():
-            await send_reply(scope, send, CLOSING)
-            return
+            raise Refusal(CLOSING)
         most = largest_frame(limits)
         if content_length(scope["headers"]) > most:
-            await send_reply(scope, send, too_large(most))
-            return
+            raise Refusal(too_large(most))
         await app({**scope, PRINCIPAL: principal}, _bounded(receive, most), send)
 
     async def stop(self) -> None:
@@ -227,6 +224,8 @@ class HttpApp:
                 reply = await self._serve(scope, receive, send)
             except Disconnected:
                 return
+            except Refusal as refused:
+                reply = refused.reply
             except PostroomError as wrong:  # raised before anything was sent
                 reply = reply_for_error(wrong)
             except Exception:  # boundary: a bug met by one request; uvicorn answers it
@@ -247,9 +246,10 @@ class HttpApp:
             return wrong
         if scope["type"] == "websocket":
             return await self._serve_websocket(scope, receive, send)
-        caller = await self._serve_anybody(scope, receive) or await self._auth.authenticate(headers)
-        if isinstance(caller, Reply):
-            return caller
+        reply = await self._serve_anybody(scope, receive)
+        if reply is not None:
+            return reply
+        caller = await self._auth.authenticate(headers)
         if path.rstrip("/") == MCP and self._mcp is not None and not caller.visit:
             return await self._serve_mcp(self._mcp, caller, scope, receive, send)
         return await self._answer(caller, scope, receive, send)
@@ -271,8 +271,6 @@ class HttpApp:
         headers = scope["headers"]
         is_page = not self._auth.has_credentials(headers) and bool(header_values(headers, b"origin"))
         caller = None if is_page else await self._auth.authenticate(headers)
-        if isinstance(caller, Reply):
-            return caller
         if scope["path"] != FRAMES:
             return error_reply(404, f"the WebSockets are at {FRAMES} and {MAP}")
         if caller is None and self._unknown >= MAX_UNKNOWN:
@@ -301,14 +299,15 @@ class HttpApp:
         """Serve MAP. Its clients send their token in their first message; a token in the header is
         accepted, too.
         """
-        caller = (
-            await self._auth.authenticate(scope["headers"])
-            if self._auth.has_credentials(scope["headers"])
-            else None
-        )
-        if isinstance(caller, Reply) or (caller is not None and caller.visit):
+        headers = scope["headers"]
+        try:
+            caller = await self._auth.authenticate(headers) if self._auth.has_credentials(headers) else None
+        except Refusal:
             map_server.misuse.bad_frames("the token in its header is none")
-            return caller if isinstance(caller, Reply) else _NO_METHOD
+            raise
+        if caller is not None and caller.visit:
+            map_server.misuse.bad_frames("a visit of the dashboard speaks no MAP")
+            return _NO_METHOD
         if caller is None and map_server.is_full:
             return error_reply(503, "too many connections that have not said who they are", RETRY)
         await map_server.serve_frames(self, caller, scope, receive, send)

@@ -7,7 +7,6 @@ authorities that this machine trusts decide.
 from __future__ import annotations
 
 import hmac
-import socket
 import ssl
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -50,24 +49,22 @@ def certificate_at(url: str, patience: float = PATIENCE) -> str:
     place = urlsplit(url)
     host, port = place.hostname or "", place.port or 443
     try:
-        with (
-            socket.create_connection((host, port), patience) as plain,
-            _unchecked().wrap_socket(plain, server_hostname=host) as secure,
-        ):
-            shown = secure.getpeercert(binary_form=True)
+        return ssl.get_server_certificate((host, port), timeout=patience)
     except OSError as broken:  # errors of ssl, too
         text = f"{host}:{port} cannot be reached by TLS: {broken}"
         raise Busy(
             text, field="url", hint="check that the server runs, then try again; or give --pin or --certificate"
         ) from None
-    return ssl.DER_cert_to_PEM_cert(shown or b"")
 
 
 def client_context(pin: str, certificate: str = "", key: str = "") -> ssl.SSLContext:
     """Return the context for connecting to a peer. With a pin, `is_pinned` must be checked after the handshake and
     before anything is sent. Our own certificate is shown if the peer asks for it.
     """
-    context = _unchecked() if pin else ssl.create_default_context()
+    context = ssl.create_default_context()
+    if pin:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
     if certificate:
         context.load_cert_chain(certificate, key)
     return context
@@ -83,10 +80,3 @@ def accept_certificates(context: ssl.SSLContext, pinned: Iterable[str]) -> None:
 
 def is_pinned(pin: str, der: bytes | None) -> bool:
     return der is not None and hmac.compare_digest(pin, fingerprint(der))
-
-
-def _unchecked() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
