@@ -17,10 +17,11 @@ from msgspec.structs import replace
 from websockets.sync.client import connect
 
 import postroom
-from postroom.core import tokens
+from postroom.core import peers, tokens
 from postroom.core.authorize import OWNER
 from postroom.core.core import Core
 from postroom.core.verb import perform
+from postroom.federation.exchange import Exchange
 from postroom.map.server import MapServer
 from postroom.server.broker import Broker
 from postroom.server.executor import Executor
@@ -101,6 +102,16 @@ def use_map(path: str, text: str) -> None:
         assert "result" in line.ask(**rpc("map/subscribe"))
 
 
+def use_federation(path: str, proof: str) -> None:
+    for shown, word in (("prp_wrong", "authRequired"), (proof, "sessionId")):
+        with closing(Lines(path)) as line:
+            auth = {"method": "bearer", "credential": shown}
+            hello = rpc("map/connect", protocolVersion=1, participantType="gateway", name="berlin", auth=auth)
+            assert word in line.ask(**hello)["result"]
+            meet = rpc("map/federation/connect", systemId="berlin", auth=auth)
+            assert ("result" in line.ask(**meet)) == (shown == proof)
+
+
 def use_http(port: int, text: str) -> None:
     bearer = {"authorization": f"Bearer {text}"}
     asked = (
@@ -125,10 +136,12 @@ def use_http(port: int, text: str) -> None:
         assert "result" in json.loads(talk.recv(timeout=PATIENCE))
 
 
-async def served(core: Core, folder: Path, text: str) -> None:
+async def served(core: Core, folder: Path, text: str, proof: str) -> None:
     executor = Executor(core)
     broker = Broker(executor)
     reception = MapServer(executor, broker)
+    reception.exchange = Exchange(executor)
+    linking = asyncio.ensure_future(reception.exchange.run())
     unix = UnixServer(executor, broker, str(folder / "s"), reception)
     http = HttpServer(executor, broker, HttpAddress(host="127.0.0.1", port=0), None, reception)
     await unix.start()
@@ -137,11 +150,14 @@ async def served(core: Core, folder: Path, text: str) -> None:
         lambda: use_the_socket(str(folder / "s"), text),
         lambda: use_map(str(folder / "s"), text),
         lambda: use_http(port_of(http), text),
+        lambda: use_federation(str(folder / "s"), proof),
     )
     try:
         for one in use:
             await asyncio.to_thread(one)
     finally:
+        linking.cancel()
+        await asyncio.wait([linking])
         await http.stop()
         await unix.stop()
         reception.close()
@@ -152,8 +168,9 @@ async def served(core: Core, folder: Path, text: str) -> None:
 def calls_on_the_loop(folder: Path) -> set[str]:
     with postroom.open(folder / "room.db", durability="process") as room:
         text = perform(room.core, OWNER, tokens.CreateToken(scopes=[tokens.OPERATOR])).text
+        proof = perform(room.core, OWNER, peers.AddPeer(system="berlin", fields={"auth": "bearer"})).token
         store = NotedStore(room.core.store)
-        asyncio.run(served(replace(room.core, store=store), folder, text))
+        asyncio.run(served(replace(room.core, store=store), folder, text, proof or ""))
     assert {ident for _, ident in store.calls} - {threading.get_ident()}
     return {name for name, ident in store.calls if ident == threading.get_ident()}
 

@@ -19,7 +19,7 @@ from postroom.environment import how_to_install
 from tests.cli.shell import Shell
 from tests.server.http.running import Client, Daemon, daemon, in_thread, make_token, open_server, port_of
 
-WITHOUT = "import sys; sys.modules['uvicorn'] = None\n"
+WITHOUT = "import sys; sys.modules.update(dict.fromkeys(('uvicorn', 'uvloop', 'websockets')))\n"
 
 
 def test_it_says_where_it_listens_and_prefers_nobody(tmp_path: Path) -> None:
