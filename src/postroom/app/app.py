@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec.structs import replace
 
 from .. import __version__
+from ..clock import SystemClock
 from ..core import peers, tokens
 from ..core.authorize import OWNER
 from ..core.presentation import escape_json, one_line, show_hidden
@@ -39,7 +40,7 @@ from ..map.server import MapServer
 from ..mcp import prompts, resources  # noqa: F401 - their verbs are what an MCP server on the socket asks for
 from ..model.codec import encode
 from ..own_file import LockFile
-from ..room import open as open_room
+from ..room import open_with
 from ..server.broker import Broker
 from ..server.callers import PrincipalCalls
 from ..server.executor import Executor, stay_on_one_processor
@@ -316,7 +317,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> tuple[dict[str, Any]
     """
     settings = options.settings
     _raise_file_limit()
-    room = open_room(settings.store, **_settings_of(options))
+    room = open_with(settings, SystemClock())  # with settings that were read already
     room.core = replace(room.core, default_scope=options.scope)
     stack.callback(room.close)
     room_lock = lock_room(settings.store)
@@ -413,12 +414,6 @@ def _raise_file_limit() -> None:
     most = MAX_FILES if hard == resource.RLIM_INFINITY else min(MAX_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
-def _settings_of(options: Options) -> dict[str, Any]:
-    """Return the settings as arguments of `open`, so that nothing is read twice."""
-    names = options.settings.__struct_fields__
-    return {name: getattr(options.settings, name) for name in names if name != "store"}
 
 
 async def _stop(transports: Sequence[Transport], map_server: MapServer | None) -> None:

@@ -101,10 +101,9 @@ class MapConnection:
         self._close_code = 0  # set once the connection is to end behind the replies that are due
         # its calls
         self._unsettled = 0  # calls under way that change who it is, or which agents it has
-        self._opener: Caller | None = None  # the caller for what none of its agents says
         self._callers: dict[str, Caller] = {}  # by agent of this connection
         # Callers under a name that may not be registered here: a client without agents, and a subscriber, for a
-        # subscription stays when its agent goes.
+        # subscription stays when its agent goes. Under no name: for what none of its agents says.
         self._named: dict[str, Caller] = {}
         # the mail of its agents
         self._deliveries: dict[str, AgentDelivery] = {}  # by agent
@@ -199,7 +198,7 @@ class MapConnection:
             speaker = self.session.speaker(step)
             if speaker is None and (is_send or is_mail or self.principal.heeds_seals):
                 speaker = agents[0]  # it is then refused: the step names an agent of another
-            return self._callers[speaker] if speaker is not None else self._own_caller()
+            return self._callers[speaker] if speaker is not None else self._named[""]
         if self.is_anonymous and (request.whose or is_mail):
             is_free = self.server.connection_of(self.participant) is None
             if named not in (None, self.participant) or not is_free:
@@ -213,11 +212,7 @@ class MapConnection:
                 name_agent(request, self.participant)
             elif is_mail:
                 return self._caller_named(self.participant)
-        return self._own_caller()
-
-    def _own_caller(self) -> Caller:
-        assert self._opener is not None  # noqa: S101 - the session lets nothing pass before
-        return self._opener
+        return self._named[""]
 
     def _caller_for(self, agent: str) -> Caller:
         """Return a new caller that acts as this agent, with the rights of the connection."""
@@ -324,18 +319,17 @@ class MapConnection:
     def become(self, principal: Principal) -> None:
         """Act with another token of the same principal."""
         self._principal = principal
-        if self._opener is not None:
-            self._opener.become(principal)
         for agent, caller in [*self._callers.items(), *self._named.items()]:
             # Also the subscriptions: with the old token revoked they would end.
-            caller.become(acting_as(principal, agent))
+            caller.become(acting_as(principal, agent) if agent else principal)
 
     def admit(self, name: str | None) -> None:
         """Let the connection in, under the agent's name of its token, else under the name that it gives itself."""
         self.session.step("admit")
         self.participant = self.principal.agent or cleaned(name or "") or self.session.id
         executor, broker = self.server.executor, self.server.broker
-        self._opener = Caller(executor, broker, push=self.push, expel=self.expel, principal=self.principal)
+        own = Caller(executor, broker, push=self.push, expel=self.expel, principal=self.principal)
+        self._named[""] = own
 
     def challenge(self) -> dict[str, Any]:
         self.session.step("challenge")
@@ -535,7 +529,7 @@ class MapConnection:
                 f"one connection may hold at most {MOST_SUBSCRIPTIONS} subscriptions",
                 hint="end some with map/unsubscribe",
             )
-        subscriber = self._caller_named(agents[0]) if agents else self._own_caller()
+        subscriber = self._caller_named(agents[0]) if agents else self._named[""]
         who = subscriber.principal
         callers = [caller for conn in self.server.connections for caller in conn.callers()]
         # Each costs something with every letter.
@@ -555,8 +549,7 @@ class MapConnection:
         raise Invalid(f"there is no subscription {id[:128]!a}", field="subscription_id", hint="from map/subscribe")
 
     def callers(self) -> list[Caller]:
-        opener = [self._opener] if self._opener is not None else []
-        return [*self._callers.values(), *self._named.values(), *opener]
+        return [*self._callers.values(), *self._named.values()]
 
     # -- from the transport
 

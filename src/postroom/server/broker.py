@@ -36,7 +36,6 @@ from .flow import FlowDigest, History
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
-    from datetime import datetime
 
     from ..core.authorize import Principal
     from ..core.core import Core
@@ -262,7 +261,7 @@ class Broker:
             raise Missing(f"there is no subscription {id!a}", field="subscription_id")
         subscription.is_over = True
         self._stop_if_unused()
-        return {"subscription": {"id": id, "closedAt": milliseconds(self._now())}}
+        return {"subscription": {"id": id, "closedAt": milliseconds(self._core.now().wall)}}
 
     def resume(self, caller: Any) -> None:
         """Go on sending to a caller that reads again."""
@@ -360,9 +359,6 @@ class Broker:
         for subscription in self._subscriptions():
             if subscription.principal in asked.result():
                 subscription.send_event(event)
-
-    def _now(self) -> datetime:
-        return self._core.now().wall
 
     # -- changes of the room
 

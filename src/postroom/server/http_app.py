@@ -123,7 +123,7 @@ class MountedApp:
     def __init__(self, load: Callable[[], Awaitable[MountableApp]]) -> None:
         self._load = load
         self._stop = asyncio.Event()
-        self._app: asyncio.Future[MountableApp | None] | None = None  # result None: the server closes
+        self._loaded: asyncio.Future[MountableApp] | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def serve(
@@ -143,9 +143,8 @@ class MountedApp:
     async def stop(self) -> None:
         """End the app; one that is still loading is not waited for."""
         self._stop.set()
-        if self._task is not None:
-            if self._app is not None and not self._app.done():
-                self._app.set_result(None)
+        if self._task is not None and self._loaded is not None:
+            if not self._loaded.done():
                 self._task.cancel()
             await asyncio.wait([self._task])
 
@@ -153,27 +152,28 @@ class MountedApp:
         """Return the app, loaded once for all requests, or None if the server closes. A load that failed is tried
         again: the package may have been installed since.
         """
-        if self._stop.is_set():
-            return None
-        if self._app is None or (self._app.done() and self._app.exception() is not None):
-            self._app = asyncio.get_running_loop().create_future()
-            self._task = asyncio.ensure_future(self._run_app(self._app))
-        return await asyncio.shield(self._app)
+        if self._task is None or self._loaded is None or self._task.done():
+            if self._stop.is_set():
+                return None
+            self._loaded = asyncio.get_running_loop().create_future()
+            self._task = asyncio.ensure_future(self._run_app(self._loaded))
+            # Mark its error as retrieved: the requests may be gone by then.
+            self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        loaded, task = self._loaded, self._task
+        both: list[asyncio.Future[Any]] = [loaded, task]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if not loaded.done() and not task.cancelled():
+            task.result()  # raises why it was not loaded
+        return loaded.result() if loaded.done() else None
 
-    async def _run_app(self, result: asyncio.Future[MountableApp | None]) -> None:
+    async def _run_app(self, loaded: asyncio.Future[MountableApp]) -> None:
         """Load, run and end the app in one task: anyio demands that a context is left in the task
         that entered it.
         """
-        try:
-            app = await self._load()
-            async with app.running():
-                result.set_result(app)
-                await self._stop.wait()
-        except Exception as failed:  # boundary: the requests that wait for the app get the error
-            if result.done():
-                raise
-            result.set_exception(failed)
-            result.exception()  # mark it as retrieved: the requests may be gone by now
+        app = await self._load()
+        async with app.running():
+            loaded.set_result(app)
+            await self._stop.wait()
 
 
 def _bounded(receive: Receive, most: int) -> Receive:
@@ -216,7 +216,7 @@ class HttpApp:
         self._health = HealthCheck(executor)
         self._closers: dict[object, Callable[[], object]] = {}
         self._is_closed = False
-        self._unknown = 0  # WebSockets of pages that have not said who they are
+        self.unknown = 0  # WebSockets of pages that have not said who they are
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with scope["state"][CONNECTION].serving():
@@ -273,27 +273,10 @@ class HttpApp:
         caller = None if is_page else await self._auth.authenticate(headers)
         if scope["path"] != FRAMES:
             return error_reply(404, f"the WebSockets are at {FRAMES} and {MAP}")
-        if caller is None and self._unknown >= MAX_UNKNOWN:
+        if caller is None and self.unknown >= MAX_UNKNOWN:
             return error_reply(503, "too many connections that have not said who they are", RETRY)
-        with self._counting_unknown() as known:
-            await serve_frames(self, caller, scope, receive, send, known)
+        await serve_frames(self, caller, scope, receive, send)
         return None
-
-    @contextmanager
-    def _counting_unknown(self) -> Iterator[Callable[[], None]]:
-        """Count a connection until it has said who it is: yield what notes that."""
-        self._unknown += 1
-        is_known = False
-
-        def note() -> None:
-            nonlocal is_known
-            self._unknown -= not is_known
-            is_known = True
-
-        try:
-            yield note
-        finally:
-            note()
 
     async def _serve_map(self, map_server: MapServer, scope: Scope, receive: Receive, send: Send) -> Reply | None:
         """Serve MAP. Its clients send their token in their first message; a token in the header is

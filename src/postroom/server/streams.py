@@ -221,25 +221,24 @@ async def serve_frames(
     scope: Scope,
     receive: Receive,
     send: Send,
-    known: Callable[[], None],
 ) -> None:
     """Serve a WebSocket connection until either side ends it.
 
-    Without a principal it is a page, which can set no header: its first frame says who it is. `known` is called
-    once that is known.
+    Without a principal it is a page, which can set no header: its first frame says who it is.
     """
     await receive()  # websocket.connect
     await send({"type": "websocket.accept"})
+    connection = WebSocketConnection(app, principal or NOBODY, scope, send)
     if principal is None:
-        connection = WebSocketConnection(app, NOBODY, scope, send)
-        if not await _authenticated(app, connection, receive, send):
-            connection.code, connection.reason = EXPELLED, "say first who you are"
-            connection.caller.close()
-            await connection.send_close()
-            return
-    else:
-        connection = WebSocketConnection(app, principal, scope, send)
-    known()
+        app.unknown += 1
+        try:
+            if not await _authenticated(app, connection, receive, send):
+                connection.code, connection.reason = EXPELLED, "say first who you are"
+                connection.caller.close()
+                await connection.send_close()
+                return
+        finally:
+            app.unknown -= 1
     await run_until_closed(connection, receive)
 
 
