@@ -25,7 +25,8 @@ from postroom.federation.exchange import Exchange
 from postroom.map.server import MapServer
 from postroom.server.broker import Broker
 from postroom.server.executor import Executor
-from postroom.server.http_server import HttpAddress, HttpServer
+from postroom.server.http import HttpAddress
+from postroom.server.http_server import HttpServer
 from postroom.server.unix_socket import UnixServer
 from tests.server.http.running import PATIENCE, port_of
 

@@ -44,6 +44,7 @@ from ..room import open_with
 from ..server.broker import Broker
 from ..server.callers import PrincipalCalls
 from ..server.executor import Executor, stay_on_one_processor
+from ..server.http_app import AppMissing, MountedApp
 from ..server.tls import fingerprint_of_pem
 from ..server.unix_socket import UnixServer
 from ..store.address import AT, lock_path
@@ -53,6 +54,7 @@ from .options import OFF, OPEN
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
+    from ..core.core import Core
     from ..federation.exchange import Exchange
     from ..map.link import MapLink
     from ..server.http_server import HttpServer
@@ -86,7 +88,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
         runner.run(main)
 
 
-def make_http_server(
+async def make_http_server(
     executor: Executor, broker: Broker, options: Options, map_server: MapServer | None
 ) -> HttpServer | None:
     """Return the HTTP server, not started. None if it is off, or by default if its packages are not installed."""
@@ -97,22 +99,13 @@ def make_http_server(
             raise Invalid("HTTP needs packages that are not installed", field="http", hint=how_to_install("serve"))
         log.warning("HTTP is off, the socket is on: %s", how_to_install("serve"))
         return None
-    _check_tokens(executor, options)
-    from ..server.http_app import MountedApp  # noqa: PLC0415 - uvicorn is as large as all the rest
-    from ..server.http_server import HttpAddress, HttpServer  # noqa: PLC0415
-
-    address = HttpAddress(
-        host=options.host,
-        port=options.port,
-        names=options.names,
-        certificate=options.certificate,
-        key=options.key,
-    )
+    await executor.read(_check_tokens, executor.core, options)
+    from ..server.http_server import HttpServer  # noqa: PLC0415 - uvicorn is as large as all the rest
 
     def load() -> Any:
         return load_mcp(PrincipalCalls(executor, broker), server)
 
-    server = HttpServer(executor, broker, address, MountedApp(partial(executor.run_slow, load)), map_server)
+    server = HttpServer(executor, broker, options, MountedApp(partial(executor.run_slow, load)), map_server)
     return server
 
 
@@ -144,8 +137,6 @@ def make_exchange(executor: Executor, options: Options) -> Exchange | None:
 
 def load_mcp(calls: PrincipalCalls, server: HttpServer) -> Any:
     """Return the app behind `/mcp`."""
-    from ..server.http_app import AppMissing  # noqa: PLC0415 - imported by now
-
     if not has_mcp() or server.auth is None:
         raise AppMissing("MCP needs packages that are not installed", hint=how_to_install("mcp"))
     logging.getLogger("mcp").setLevel(logging.WARNING)  # else it logs which session is whose
@@ -167,11 +158,10 @@ def is_installed(module: str) -> bool:
     return find_spec(module) is not None
 
 
-def _check_tokens(executor: Executor, options: Options) -> None:
+def _check_tokens(core: Core, options: Options) -> None:
     """Refuse to listen at an address that other machines can reach while no token and no peer exists."""
     if options.is_loopback:
         return
-    core = executor.core
     has_tokens = any(token.is_live for token in tokens.ListTokens().run(core, OWNER))
     if not has_tokens and not peers.all_peers(core):
         raise Invalid(
@@ -344,7 +334,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> tuple[dict[str, Any]
     for path in options.sockets:
         transports.append(UnixServer(executor, broker, path, map_server))
         await transports[-1].start()
-    http_server = make_http_server(executor, broker, options, map_server)
+    http_server = await make_http_server(executor, broker, options, map_server)
     if http_server is not None:
         transports.append(http_server)
         await http_server.start()

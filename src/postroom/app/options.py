@@ -27,6 +27,7 @@ from ..model.codec import token_hash
 from ..model.message import DEFAULT_SCOPE
 from ..model.names import check_scope, fold
 from ..model.peer import Peer
+from ..server.http import HttpAddress
 from ..server.tls import fingerprint_of_pem, first_certificate
 from ..settings import SERVICE_DEFAULTS, Settings, chosen_settings
 from ..store.address import file_of, local_place
@@ -42,27 +43,18 @@ OFF, OPEN = "off", "open"
 SOCKET = "postroom.sock"  # in the folder of the room
 
 
-class Options(Struct, frozen=True, kw_only=True):
-    """The checked options of a server."""
+class Options(HttpAddress, frozen=True, kw_only=True):
+    """The checked options of a server, and its address for HTTP."""
 
     settings: Settings
     sockets: tuple[str, ...]  # absolute paths: the programs that use them may run in another folder
-    host: str = ""  # empty: no HTTP
-    port: int = 0
-    names: tuple[str, ...] = ()  # further host names of HTTP
     is_asked: bool = False  # was HTTP requested, or is it the default?
-    certificate: str = ""
-    key: str = ""
     map: Literal["token", "open", "off"] = "token"  # who may connect to the MAP server
     inboxes: str = ""  # the folder of inbox.jsonl files; empty: none are written
     map_link: LinkOptions | None = None  # to a MAP server
     peers: str = ""  # the file of peers; empty: there is none
     scope: str = DEFAULT_SCOPE  # of calls by agent-inbox's programs that name none
     log_level: str = "info"
-
-    @property
-    def is_loopback(self) -> bool:
-        return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
 
 
 # The options of the command, each with the variables that set it, too: the first that is set wins.

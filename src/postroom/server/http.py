@@ -12,6 +12,7 @@ first message at `/map`.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
@@ -144,6 +145,24 @@ _SITES = ("same-origin", "none")
 _USUAL = {"http": 80, "https": 443}
 _BEARER = b"bearer"
 _HAS_PORT = re.compile(r":[0-9]+\Z")  # does not match the address [::1]
+
+
+class HttpAddress(Struct, frozen=True, kw_only=True):
+    """Where the server listens, its host names, and its certificate."""
+
+    host: str = ""  # empty: no HTTP
+    port: int = 0  # 0: any free port
+    names: tuple[str, ...] = ()  # further host names
+    certificate: str = ""
+    key: str = ""
+
+    @property
+    def scheme(self) -> str:
+        return "https" if self.certificate else "http"
+
+    @property
+    def is_loopback(self) -> bool:
+        return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
 
 
 class HttpAuth:

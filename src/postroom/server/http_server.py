@@ -21,7 +21,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
-from msgspec import Struct
 from websockets.exceptions import InvalidState
 from websockets.http11 import MAX_LINE_LENGTH, MAX_NUM_HEADERS
 
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from ..map.server import MapServer
     from .broker import Broker
     from .executor import Executor
+    from .http import HttpAddress
     from .http_app import MountedApp
 
 
@@ -210,20 +210,6 @@ class WebSocketGuard(Guard):
 GRACE = 1  # seconds for requests under way when the server stops
 KEEP_ALIVE = 30  # seconds that a connection may be idle between two requests
 _BACKLOG = 512
-
-
-class HttpAddress(Struct, frozen=True, kw_only=True):
-    """Where the server listens, its host names, and its certificate."""
-
-    host: str
-    port: int  # 0: any free port
-    names: tuple[str, ...] = ()  # further host names
-    certificate: str = ""
-    key: str = ""
-
-    @property
-    def scheme(self) -> str:
-        return "https" if self.certificate else "http"
 
 
 class HttpServer:

@@ -25,8 +25,9 @@ from postroom.map.server import MapServer
 from postroom.room import Room
 from postroom.server.broker import Broker
 from postroom.server.executor import Executor
+from postroom.server.http import HttpAddress
 from postroom.server.http_app import MountedApp
-from postroom.server.http_server import HttpAddress, HttpServer
+from postroom.server.http_server import HttpServer
 from tests import daemons
 from tests.cli.shell import SOURCE
 from tests.coverage import uncounted
