@@ -51,7 +51,9 @@ def plant_the_bug() -> None:
 
     async def carrying(self: Courier, send_round: Any, letters: Any) -> None:
         for envelope, _ in letters:
-            record_departure(self.core, [found.delivery for found in envelope.found], envelope.envelope.target)
+            record_departure(
+                self._link.core, [found.delivery for found in envelope.found], envelope.envelope.target
+            )
         await carry(self, send_round, letters)
 
     patch.object(Courier, "_send_batch", carrying).start()

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+import postroom
 from postroom.federation.link import Link
 from postroom.federation.lookup import LookupResult, find
 from postroom.model.peer import Peer
 from postroom.policy.limits import Limits
+from postroom.server.executor import Executor
 from tests.daemons import until
 from tests.federation.answering import answer, refuse, routed
 from tests.federation.systems import System, systems
@@ -187,10 +189,13 @@ def test_where_all_refuse_it_the_sender_is_shown_why(tmp_path: Path) -> None:
 def test_a_system_above_that_is_away_is_waited_for() -> None:
     limits = Limits(federation_strategy="hierarchical", federation_upstream="hub")
 
-    async def story() -> None:
-        hub, side = (Link(Peer(system=name), lambda: None) for name in ("hub", "side"))
+    async def story(room: postroom.Room) -> None:
+        executor = Executor(room.core)
+        hub, side = (Link(executor, Peer(system=name), "here", lambda: None) for name in ("hub", "side"))
         assert LookupResult(None, False) == await find([hub, side], "bob", limits)
         assert LookupResult(None, True) == await find([side], "bob", limits)
         assert LookupResult(None, True) == await find([hub], "bob", limits, without={"hub"})
+        await executor.close()
 
-    asyncio.run(story())
+    with postroom.open("memory:") as room:
+        asyncio.run(story(room))

@@ -230,7 +230,7 @@ def test_a_fault_of_ours_is_answered_and_the_letter_waits() -> None:
     async def ask(room: Room) -> dict[str, Any]:
         executor = Executor(room.core)
         try:
-            serving = Faulty(executor, Link(Peer(system="near"), lambda: None), "here")
+            serving = Faulty(Link(executor, Peer(system="near"), "here", lambda: None))
             return await serving.answer("map/federation/find", {"agent": "ann"})
         finally:
             await executor.close()
@@ -320,7 +320,7 @@ def test_who_tells_faster_than_is_noted_fills_no_memory() -> None:
 
     async def announce(room: Room) -> None:
         executor = Executor(room.core)
-        serving = Counting(executor, Link(Peer(system="near"), lambda: None), "here")
+        serving = Counting(Link(executor, Peer(system="near"), "here", lambda: None))
         for n in range(1000):
             serving.notified("map/federation/announce", {"exposure": {"agents": [n]}})
         while not noted or noted[-1] != {"agents": [999]}:

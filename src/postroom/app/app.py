@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -244,13 +244,6 @@ STOP_SECONDS = 1.4  # from the signal until the process exits, whatever is under
 GC_THRESHOLD = 20_000  # new objects after which the garbage collector runs; about a thousand letters
 
 
-class Transport(Protocol):
-    """A server that accepts callers: the Unix socket, or HTTP."""
-
-    async def start(self) -> None: ...
-    async def stop(self) -> None: ...
-
-
 # While one thread computes, another gets the interpreter after so many seconds. Each call to SQLite gives it up:
 # with Python's 5 ms, a small letter would wait so long at each of them while the loop's thread parses a flood.
 SWITCH_SECONDS = 0.0005
@@ -329,7 +322,7 @@ async def _open(options: Options, stack: AsyncExitStack) -> tuple[dict[str, Any]
     if map_server is not None:
         map_server.exchange = links
     executor.links = links
-    transports: list[Transport] = []
+    transports: list[UnixServer | HttpServer] = []
     stack.push_async_callback(_stop, transports, map_server)
     for path in options.sockets:
         transports.append(UnixServer(executor, broker, path, map_server))
@@ -406,7 +399,7 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-async def _stop(transports: Sequence[Transport], map_server: MapServer | None) -> None:
+async def _stop(transports: Sequence[UnixServer | HttpServer], map_server: MapServer | None) -> None:
     """Stop all transports at once: each gives calls under way some time."""
     if map_server is not None:
         map_server.is_ending = True

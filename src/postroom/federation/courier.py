@@ -44,10 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
-    from ..core.core import Core
     from ..formats.federation import PeerRefusal
     from ..model.delivery import Delivery
-    from ..server.executor import Executor
     from .link import Link, PeerConnection
 
 
@@ -195,15 +193,13 @@ class QueuedLetter(Struct, frozen=True, kw_only=True):
         return {target.agent: result for target in self.envelope.targets}
 
 
-def next_envelopes(
-    core: Core, here: str, waiting: Mapping[str, str], most: int, link: Link, is_postroom: bool
-) -> list[QueuedLetter]:
+def next_envelopes(link: Link, waiting: Mapping[str, str], most: int, is_postroom: bool) -> list[QueuedLetter]:
     """Return the next envelopes for these mailboxes, in order of acceptance.
 
     `waiting`: the system of each mailbox; `is_postroom`: is the peer of the link a Postroom, too?
     """
     together: dict[tuple[str, str, bool, str], list[Found]] = {}
-    for found in outbox.next_letters(core, list(waiting), most, link.takes):
+    for found in outbox.next_letters(link.core, list(waiting), most, link.takes):
         mailbox = found.delivery.mailbox
         address = parse_address(mailbox, "to")
         # The peer answers by agent name: a broadcast to a system goes alone, and an agent that is addressed in two
@@ -211,12 +207,12 @@ def next_envelopes(
         key = (found.message.id, waiting[mailbox], bool(address.agent), address.scope)
         together.setdefault(key, []).append(found)
     envelopes: list[QueuedLetter] = []
-    size, now = 0, core.now().wall
+    size, now, most_hops = 0, link.core.now().wall, link.core.limits.federation_hops
     for (_, system, *_), some in together.items():
         addresses = [parse_address(one.delivery.mailbox, "to") for one in some]
         # An agent that was addressed anywhere (`name@*`) was found at this system.
         targets = [Address(agent=to.agent, system=system) if to.system == ANYWHERE else to for to in addresses]
-        envelope = envelope_for(some[0].message, targets, here=here, most_hops=core.limits.federation_hops)
+        envelope = envelope_for(some[0].message, targets, here=link.here, most_hops=most_hops)
         encoded = Raw(encode(encode_envelope(envelope, now, is_ours=is_postroom)))
         envelopes.append(QueuedLetter(envelope=envelope, found=tuple(some), encoded=encoded))
         size += envelopes[-1].size
@@ -300,11 +296,8 @@ LATER = 1.0  # seconds before the next try, where our own room is busy
 class Courier:
     """The task that sends the letters of one link."""
 
-    def __init__(self, executor: Executor, link: Link, here: str, later: Callable[[float], object]) -> None:
-        self._executor = executor
-        self.core = executor.core
+    def __init__(self, link: Link, later: Callable[[float], object]) -> None:
         self._link = link
-        self._here = here
         self._later = later  # asks for another look after so many seconds
         self._window = WINDOW
         self._cuts: tuple[str, int] = ("", 0)  # the letter during which the connection was cut, and how often
@@ -365,15 +358,15 @@ class Courier:
         After a cut or a crash they go by ours alone.
         """
         free = [found for queued in envelopes if queued.is_free for found in queued.found]
-        await self._executor.submit(partial(outbox.assign, self.core, free, self._link.system), self)
+        await self._link.executor.submit(partial(outbox.assign, self._link.core, free, self._link.system), self)
         self._new.update(_key_of(found) for found in free if not found.delivery.given_to)
         return [queued for queued in await self._look_up(connection, waiting) if not queued.is_free]
 
     async def _look_up(self, connection: PeerConnection, waiting: dict[str, str]) -> list[QueuedLetter]:
         """Look up what goes next; few after a cut, when the window is small."""
         most = self._window * IN_A_ROUND
-        look = partial(next_envelopes, self.core, self._here, waiting, most, self._link, connection.in_order)
-        envelopes: list[QueuedLetter] = await self._executor.run_slow(look)
+        look = partial(next_envelopes, self._link, waiting, most, connection.in_order)
+        envelopes: list[QueuedLetter] = await self._link.executor.run_slow(look)
         return envelopes
 
     async def _send_all(self, send_round: SendRound, envelopes: list[QueuedLetter], most: int) -> None:
@@ -504,14 +497,15 @@ class Courier:
 
     async def _record_kept(self, deliveries: list[Delivery]) -> None:
         """Record what the peer has confirmed. Until then it is ours to keep (G9)."""
-        self._link.sent += len(deliveries)
-        await self._executor.submit(partial(outbox.record_departure, self.core, deliveries, self._link.system))
+        link = self._link
+        link.sent += len(deliveries)
+        await link.executor.submit(partial(outbox.record_departure, link.core, deliveries, link.system))
 
     def _step_for(self, found: Found, result: Result) -> Step:
         reservation = Reservation.NONE
         if found.delivery.given_to:
             reservation = Reservation.NEW if _key_of(found) in self._new else Reservation.HELD
-        is_last = is_spent(found.delivery.attempts + 1, self.core.limits)
+        is_last = is_spent(found.delivery.attempts + 1, self._link.core.limits)
         return next_step(result.answer, reservation, is_last_try=is_last)
 
     async def _take_step(self, found: Found, result: Result, step: Step) -> None:
@@ -519,23 +513,24 @@ class Courier:
         reason = f"{self._link.system}: {result.reason}"
         if step is Step.OTHER:
             self._link.exclude(found)
-            await self._record_delay(found, reason, self.core.now().wall)
+            await self._record_delay(found, reason, self._link.core.now().wall)
         elif step in {Step.RETRY, Step.KEEP}:
             # A random part: many letters that failed together must not come back together.
-            due = next_try(found.delivery, self.core.now().wall, self.core.limits, random.random())
+            due = next_try(found.delivery, self._link.core.now().wall, self._link.core.limits, random.random())
             await self._record_delay(found, f"{GIVEN}{reason}" if step is Step.KEEP else reason, due)
         elif step is Step.BOUNCE or (step is Step.SEARCH and not await self._search_again(found, reason)):
-            await self._executor.submit(partial(outbox.record_refusal, self.core, found, reason))
+            await self._link.executor.submit(partial(outbox.record_refusal, self._link.core, found, reason))
 
     async def _record_delay(self, found: Found, reason: str, due: datetime) -> None:
-        await self._executor.submit(partial(outbox.record_delay, self.core, found, reason, due))
-        self._later((due - self.core.now().wall).total_seconds())
+        await self._link.executor.submit(partial(outbox.record_delay, self._link.core, found, reason, due))
+        self._later((due - self._link.core.now().wall).total_seconds())
 
     async def _search_again(self, found: Found, reason: str) -> bool:
         """Look the recipient up again at the other peers, if it was found by asking peers for its name."""
         sought = replace(found.delivery, mailbox=at_system(agent_of(found.delivery.mailbox), ANYWHERE))
         self._link.exclude(replace(found, delivery=sought))
-        is_left: bool = await self._executor.submit(partial(outbox.search_again, self.core, found, reason))
+        search = partial(outbox.search_again, self._link.core, found, reason)
+        is_left: bool = await self._link.executor.submit(search)
         if is_left:
             self._later(0)
         return is_left

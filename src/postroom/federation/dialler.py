@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from websockets.asyncio.client import ClientConnection
 
-    from ..server.executor import Executor
     from .connection import Serve
     from .link import Link
 
@@ -175,10 +174,8 @@ def map_url(url: str) -> str:
 class Dialler:
     """The task of one link that dials its peer. `certificate`: our own, in files, for peers that want it."""
 
-    def __init__(self, executor: Executor, link: Link, here: str, certificate: tuple[str, str]) -> None:
-        self._executor = executor
+    def __init__(self, link: Link, certificate: tuple[str, str]) -> None:
         self._link = link
-        self._here = here
         self._certificate = certificate
 
     async def run(self) -> None:
@@ -196,8 +193,8 @@ class Dialler:
         link, peer = self._link, self._link.peer
         await link.is_down.wait()
         certificate, key = self._certificate if peer.auth == "mtls" else ("", "")
-        largest = largest_frame(self._executor.core.limits)
-        handler = PeerHandler(self._executor, link, self._here)
+        largest = largest_frame(link.core.limits)
+        handler = PeerHandler(link)
         try:
             async with connected(
                 map_url(peer.url), largest, handler.notified, ANSWER, handler.answer,
@@ -215,16 +212,16 @@ class Dialler:
                 finally:
                     link.leave(connection)
         except WrongCertificate as wrong:  # people are alerted of it
-            await self._executor.run_slow(partial(peers.check_certificate, self._executor.core, peer, wrong.found))
+            await link.executor.run_slow(partial(peers.check_certificate, link.core, peer, wrong.found))
 
     async def _handshake(self, rpc: RpcConnection) -> dict[str, Any]:
         """Return what the peer reports of itself in the handshake."""
-        self._link.is_in_handshake = True
-        peer, core = self._link.peer, self._executor.core
+        link, peer, core = self._link, self._link.peer, self._link.core
+        link.is_in_handshake = True
         try:
-            shown = await self._executor.run_slow(partial(exposure.exposure, core, peer))
-            result = await handshake(rpc, peer, self._here, shown, core.limits)
-            await self._executor.submit(partial(exposure.note, core, peer.system, result.get("exposure")))
+            shown = await link.executor.run_slow(partial(exposure.exposure, core, peer))
+            result = await handshake(rpc, peer, link.here, shown, core.limits)
+            await link.executor.submit(partial(exposure.note, core, peer.system, result.get("exposure")))
         finally:
-            self._link.is_in_handshake = False
+            link.is_in_handshake = False
         return result

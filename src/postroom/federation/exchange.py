@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,7 @@ class Exchange:
         self._executor = executor
         self.core = executor.core
         self._certificate = (certificate, key)  # files, for peers that want a certificate of us
+        self.here = ""  # our own name, once a peer needs it (`read_name`)
         self._links: dict[str, Link] = {}  # by folded name
         self._tasks: dict[str, list[asyncio.Future[None]]] = {}
         self._woken = asyncio.Event()
@@ -82,10 +83,9 @@ class Exchange:
         self._recorded: dict[str, str | None] = {}  # by system, why its link is down, as the room was told
         self._recorded_at = 0.0  # when, by the loop's clock
 
-    @cached_property
-    def here(self) -> str:
-        """Our own name. It is fixed when the first peer needs it, first of all on a thread."""
-        return core_peers.announced(self.core)
+    def read_name(self) -> None:
+        """Read our own name, which is fixed when the first peer needs it; on a thread."""
+        self.here = self.here or core_peers.announced(self.core)
 
     @property
     def links(self) -> list[Link]:
@@ -102,12 +102,12 @@ class Exchange:
         rpc_type: type[RpcConnection] = RpcConnection,
     ) -> tuple[dict[str, Any], PeerHandler]:
         """Begin federation with a peer that has proven itself; return the answer for it, and its handler."""
-        await self._executor.read(lambda: self.here)
+        await self._executor.read(self.read_name)
         # The link may not be open yet: the peer can call before our next poll sees its record.
         link = self.link_to(peer)
         result = await self._executor.submit(partial(connect_answer, self._executor, peer, self.here, params))
         self._last_exposure[fold(peer.system)] = result["exposure"]
-        handler = PeerHandler(self._executor, link, self.here)
+        handler = PeerHandler(link)
         handler.rpc = rpc_type(send, handler.notified, ANSWER)
         connection = PeerConnection(handler.rpc, close, **abilities(params))
         handler.leave = partial(link.leave, connection)
@@ -205,7 +205,7 @@ class Exchange:
         peers = core_peers.all_peers(self.core)
         if not peers:
             return {}, [], False
-        self.here  # noqa: B018 - read on this thread
+        self.read_name()
         return peers, outbox.waiting_mailboxes(self.core, MOST), self._cards.have_changed()
 
     # -- links
@@ -243,15 +243,15 @@ class Exchange:
         return self._links[fold(peer.system)]
 
     def _begin(self, key: str, peer: Peer) -> None:
-        link = Link(peer, self._wake_all)
-        courier = Courier(self._executor, link, self.here, self._poll_later)
+        link = Link(self._executor, peer, self.here, self._wake_all)
+        courier = Courier(link, self._poll_later)
         runs = [courier.run()]
         if peer.is_dialled:
-            runs.append(Dialler(self._executor, link, self.here, self._certificate).run())
+            runs.append(Dialler(link, self._certificate).run())
         elif peer.place:
             from .mounts import MountRunner  # noqa: PLC0415 - it imports this module
 
-            runs.append(MountRunner(self._executor, link, self.here).run())
+            runs.append(MountRunner(link).run())
         self._links[key], self._tasks[key] = link, [asyncio.ensure_future(one) for one in runs]
 
     def _end(self, key: str) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ..model.peer import Peer
     from ..model.query import Found
+    from ..server.executor import Executor
     from .connection import RpcConnection
 
 
@@ -148,7 +149,10 @@ class PeerConnection:
 class Link:
     """The link to one peer, made inside an event loop. `changed` is called when a connection comes or goes."""
 
-    def __init__(self, peer: Peer, changed: Callable[[], object]) -> None:
+    def __init__(self, executor: Executor, peer: Peer, here: str, changed: Callable[[], object]) -> None:
+        self.executor = executor
+        self.core = executor.core
+        self.here = here  # our own system name
         self.peer = peer
         self._changed = changed
         self._connections: list[PeerConnection] = []

@@ -151,10 +151,8 @@ LOOK = 5.0  # seconds between two updates of our agents in the folder
 class MountHandler(PeerHandler):
     """The handler of calls to the folder. Once the folder is gone it refuses: else it would make an empty one."""
 
-    def __init__(
-        self, executor: Executor, link: Link, folder: MountedRoom, on_announce: Callable[[], object]
-    ) -> None:
-        super().__init__(executor, link, folder.system)
+    def __init__(self, link: Link, folder: MountedRoom, on_announce: Callable[[], object]) -> None:
+        super().__init__(link)
         self._folder = folder
         self._on_announce = on_announce
 
@@ -206,10 +204,8 @@ class MountExchange(Exchange):
 class MountRunner:
     """The task of one link that opens its folder and serves both ends."""
 
-    def __init__(self, executor: Executor, link: Link, here: str) -> None:
-        self._executor = executor
+    def __init__(self, link: Link) -> None:
         self._link = link
-        self._here = here
 
     async def run(self) -> None:
         """Open the folder for ever, again after each error."""
@@ -224,9 +220,10 @@ class MountRunner:
 
     async def _run_once(self) -> None:
         """Serve the folder until it is gone, or the link is cut."""
-        limits = self._executor.core.limits
+        link = self._link
         async with AsyncExitStack() as stack:
-            folder = await self._executor.run_slow(partial(open_mounted, self._link.peer, self._here, limits))
+            opening = partial(open_mounted, link.peer, link.here, link.core.limits)
+            folder = await link.executor.run_slow(opening)
             stack.push_async_callback(_close, folder)
             executor = Executor(folder.core)
             stack.push_async_callback(executor.close)
@@ -234,10 +231,12 @@ class MountRunner:
 
     async def _run_connection(self, folder: MountedRoom, executor: Executor) -> None:
         exchange, changed = MountExchange(executor, folder), asyncio.Event()
-        far = exchange.link_to(await executor.run_slow(partial(core_peers.known_peer, folder.core, self._here)))
+        await executor.read(exchange.read_name)
+        host = await executor.run_slow(partial(core_peers.known_peer, folder.core, self._link.here))
+        far = exchange.link_to(host)
         announced = partial(asyncio.get_running_loop().call_soon_threadsafe, changed.set)
-        ours = PeerHandler(self._executor, self._link, self._here)
-        theirs = MountHandler(executor, far, folder, announced)
+        ours = PeerHandler(self._link)
+        theirs = MountHandler(far, folder, announced)
         near_rpc, far_rpc = connected_pair(ours, theirs, ANSWER)
         near = PeerConnection(near_rpc, near_rpc.abort, in_order=True)
         far_connection = PeerConnection(far_rpc, far_rpc.abort, in_order=True)
@@ -267,19 +266,19 @@ class MountRunner:
 
     async def _exchange_exposure(self, executor: Executor, host: Peer) -> None:
         """Announce the agents of both rooms to each other, as two systems do in their handshake."""
-        ours, theirs = self._executor.core, executor.core
-        shown = await self._executor.run_slow(partial(exposure.exposure, ours, self._link.peer))
+        ours, theirs = self._link.core, executor.core
+        shown = await self._link.executor.run_slow(partial(exposure.exposure, ours, self._link.peer))
         await executor.run_slow(partial(exposure.note, theirs, host.system, shown))
         there = await executor.run_slow(partial(exposure.exposure, theirs, host))
-        await self._executor.run_slow(partial(exposure.note, ours, self._link.system, there))
+        await self._link.executor.run_slow(partial(exposure.note, ours, self._link.system, there))
 
     async def _keep_ours_shown(self, folder: MountedRoom, executor: Executor, changed: asyncio.Event) -> None:
         """Keep our agents in the directory of the mounted room, where its programs look for agents."""
         while True:
             changed.clear()
-            shown = await self._executor.run_slow(partial(exposure.shown, self._executor.core, self._link.peer))
+            shown = await self._link.executor.run_slow(partial(exposure.shown, self._link.core, self._link.peer))
             folder.check()
-            await executor.run_slow(partial(exposure.show, executor.core, self._here, shown))
+            await executor.run_slow(partial(exposure.show, executor.core, self._link.here, shown))
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK):
                     await changed.wait()

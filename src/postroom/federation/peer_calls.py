@@ -210,11 +210,8 @@ MOST_HELD = 10_000  # letters of one connection that were refused for now; their
 class PeerHandler:
     """The handler of the calls on one connection of a peer that has proven who it is."""
 
-    def __init__(self, executor: Executor, link: Link, here: str) -> None:
-        self._executor = executor
-        self.core = executor.core
+    def __init__(self, link: Link) -> None:
         self._link = link
-        self._here = here
         self._held: dict[tuple[str, str], None] = {}  # (letter, recipient), refused for now on this connection
         self._announced: dict[str, Any] | None = None  # by the last notification, and not yet recorded
         self._noting: asyncio.Future[None] | None = None
@@ -275,7 +272,7 @@ class PeerHandler:
 
     async def _submit(self, run: Callable[[], dict[str, Any]], kind: Schedule = Schedule.WRITE) -> dict[str, Any]:
         try:
-            result: dict[str, Any] = await self._executor.submit(run, self, kind)
+            result: dict[str, Any] = await self._link.executor.submit(run, self, kind)
         except PostroomError:
             raise
         except Exception as fault:  # an error of ours must not look final to the peer: it tries again
@@ -288,7 +285,7 @@ class PeerHandler:
     def _peer(self) -> Peer:
         """Return the peer as it is trusted now."""
         # Read again at every call: trust may end while a connection is open.
-        found = peers.peer(self.core, self._link.system)
+        found = peers.peer(self._link.core, self._link.system)
         if found is None or not found.trusted:
             raise NotAllowed(f"the system {self._link.system!r} is not trusted here", field="auth")
         return found
@@ -311,7 +308,7 @@ class PeerHandler:
             return {"error": federation_error(refused)}
 
     def _accept_route(self, peer: Peer, params: dict[str, Any]) -> dict[str, Any]:
-        envelope = read_route(params, self._here, peer.system, self.core.now().wall)
+        envelope = read_route(params, self._link.here, peer.system, self._link.core.now().wall)
         return self._accept_envelope(peer, envelope, params.get("after"))
 
     def _accept_envelope(self, peer: Peer, envelope: Envelope, after: Any) -> dict[str, Any]:
@@ -324,7 +321,7 @@ class PeerHandler:
         return routed(envelope.message.id, [(verdict.target.agent, verdict.problem) for verdict in verdicts])
 
     def _accept(self, peer: Peer, envelope: Envelope) -> list[TargetOutcome]:
-        return core_arrivals.accept(self.core, peer, envelope)
+        return core_arrivals.accept(self._link.core, peer, envelope)
 
     def _held_back(self, envelope: Envelope, after: Any) -> set[str]:
         """Return the recipients whose earlier letter was refused for now."""
@@ -357,22 +354,22 @@ class PeerHandler:
         # Only to a sender at the peer itself: any other name may be forged, and would get mail it did not cause.
         if envelope.source == peer.system:
             to = envelope.targets[0].agent
-            deliveries.bounce_remote(self.core, envelope.message, to, f"{self._here}: {reason}")
+            deliveries.bounce_remote(self._link.core, envelope.message, to, f"{self._link.here}: {reason}")
 
     def _announce(self, params: dict[str, Any]) -> dict[str, Any]:
-        if federation_exposure.note(self.core, self._peer().system, params.get("exposure")):
+        if federation_exposure.note(self._link.core, self._peer().system, params.get("exposure")):
             self._link.has_news = True
         return {"announced": True}
 
     def _find(self, params: dict[str, Any]) -> dict[str, Any]:
-        agent = federation_exposure.has(self.core, self._peer(), params["agent"])
+        agent = federation_exposure.has(self._link.core, self._peer(), params["agent"])
         if agent is None:
             return {"has": False}
         return {"has": True, "status": agent.presence.words.map, "agentId": agent.card.id}
 
     def _meet(self, params: dict[str, Any]) -> dict[str, Any]:
         """Answer `map/federation/connect` that comes once more, or from a peer that we dialled."""
-        return connect_answer(self._executor, self._peer(), self._here, params)
+        return connect_answer(self._link.executor, self._peer(), self._link.here, params)
 
 
 def connect_answer(executor: Executor, peer: Peer, here: str, params: dict[str, Any]) -> dict[str, Any]:
