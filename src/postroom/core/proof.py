@@ -64,8 +64,7 @@ def is_person(core: Core, name: str) -> bool:
 
     The keys count, so that no process can make a person an agent by other settings.
     """
-    known = core.people
-    return fold(name) in (known.names if monotonic() < known.look_at else people_names(core))
+    return fold(name) in people_names(core)
 
 
 def people_names(core: Core) -> frozenset[str]:
