@@ -590,7 +590,7 @@ class Systems extends Page {
       const answer = await client.call("ping_peer", { system });
       const name = oneLine(system, 60);
       if (answer.answers) say(`${name} answers in ${Math.round(answer.seconds * 1000)} ms.`);
-      else say(`${name} does not answer: ${oneLine(answer.problem ?? "", 200)} ${oneLine(answer.hint ?? "", 200)}`, true);
+      else say(`${name} does not answer: ${oneLine(`${answer.problem ?? ""} ${answer.hint ?? ""}`, 400)}`, true);
     } catch (error) {
       sayError(error);
     }
