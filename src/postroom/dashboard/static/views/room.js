@@ -200,13 +200,13 @@ class AgentPage extends Page {
   /** @type {Source<any>} */
   tasks = new Source(() => client.call("mail/tasks", { agent_id: this.name, limit: 50 }));
   /** @type {Source<Summary[]>} */
-  letters = new Source(
+  source = new Source(
     async () => (await client.call("mail/letters", { [this.#show]: this.name, limit: 200 })).letters,
   );
   list = letterList(() => this.panes, {
     label: "Letters",
-    count: () => this.letters.value?.length ?? 0,
-    at: (index) => this.letters.value?.[index],
+    count: () => this.source.value?.length ?? 0,
+    at: (index) => this.source.value?.[index],
   });
   panes = letterPanes(this.list);
 
@@ -214,7 +214,7 @@ class AgentPage extends Page {
   enter(place) {
     const show = place.filters.get("show") ?? "agent_id";
     if (place.name !== this.name || show !== this.#show)
-      for (const source of [this.card, this.tasks, this.letters]) source.reset();
+      for (const source of [this.card, this.tasks, this.source]) source.reset();
     this.name = place.name;
     this.title = oneLine(place.name, 60);
     this.#show = ["agent_id", "recipient", "sender"].includes(show) ? show : "agent_id";
@@ -223,12 +223,8 @@ class AgentPage extends Page {
   }
 
   refresh() {
-    for (const source of [this.card, this.tasks, this.letters]) source.load();
+    for (const source of [this.card, this.tasks, this.source]) source.load();
     reader.refresh();
-  }
-
-  at() {
-    return this.letters.at;
   }
 
   template() {
@@ -266,7 +262,7 @@ class AgentPage extends Page {
           html`<a href=${addressOf("agent", this.name, { show: show === "agent_id" ? null : show })}
             aria-current=${show === this.#show ? "true" : nothing}>${words}</a>`,
       )}</div>`;
-    const list = framed(this.letters, {
+    const list = framed(this.source, {
       isEmpty: (letters) => !letters.length,
       empty: () => ({ title: "No letters.", text: "Nothing was written by this agent or to it." }),
       content: () => this.list.element,
@@ -280,10 +276,6 @@ class AgentPage extends Page {
     else if ((name === "esc" || name === "q" || name === "left") && !this.panes.isReading) go("#/agents");
     else return this.panes.key(name);
     return true;
-  }
-
-  focus() {
-    this.list.focus();
   }
 }
 
