@@ -408,7 +408,7 @@ def rows(room: Room, principal: Principal, name: str, **params: Any) -> list[Any
     """What a method lists for this caller."""
     reply = carried_out(room, principal, METHODS[name], params)
     assert "done" == reply["told"], reply
-    (found,) = (value for value in reply["result"].values() if isinstance(value, list))
+    found, *_ = (value for value in reply["result"].values() if isinstance(value, list))
     return list(found)
 
 
