@@ -27,6 +27,7 @@ import postroom
 from postroom.core.key_file import KeyFile
 from postroom.room import Room
 
+ROOM = "room/room.db"  # in a folder of its own: the key of a person lies outside
 PLOTS = Path(__file__).parent.parent / "docs" / "plots"
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 SIZE = {"width": 1280, "height": 800}
@@ -120,7 +121,7 @@ def served(folder: Path) -> Iterator[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("POSTROOM_")}
     around = kept | {"HOME": str(folder), "POSTROOM_HUMAN_KEY": str(folder / "key")}
     program = [sys.executable, "-m", "postroom"]
-    room = ["--room", str(folder / "room.db")]
+    room = ["--room", str(folder / ROOM)]
     serve = subprocess.Popen(
         [*program, "serve", *room, "--http", "127.0.0.1:0", "--json"], stdout=subprocess.PIPE, env=around
     )
@@ -197,11 +198,12 @@ def main() -> None:
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
     with tempfile.TemporaryDirectory() as name, sync_playwright() as tools:
         folder = Path(name)
-        with postroom.open(str(folder / "room.db")) as room:
+        (folder / ROOM).parent.mkdir()
+        with postroom.open(str(folder / ROOM)) as room:
             # The person has a key, and the room knows it by what they do.
             tell(room.acting_as(replace(room.principal, signer=KeyFile(str(folder / "key"), at_terminal=True))))
         browser = tools.chromium.launch(executable_path=path, args=options)
-        with served(folder) as link, traffic(folder / "room.db"):
+        with served(folder) as link, traffic(folder / ROOM):
             draw(browser, link)
         browser.close()
 
