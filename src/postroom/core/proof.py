@@ -64,17 +64,22 @@ def is_person(core: Core, name: str) -> bool:
 
     The keys count, so that no process can make a person an agent by other settings.
     """
-    return fold(name) in people_names(core)
+    if monotonic() >= core.people.look_at:  # in place: every send, claim and ack passes here
+        _look_for_people(core)
+    return fold(name) in core.people.names
 
 
 def people_names(core: Core) -> frozenset[str]:
     """Return the folded names of the mailboxes of people, as they were a second ago or later."""
-    known, now = core.people, monotonic()
-    if now >= known.look_at:
-        keys = [name for record in core.store.records(PERSON) for name in names_of_key(record.value)]
-        known.names = frozenset(map(fold, (*PEOPLE, *people_of(core.limits), *keys)))
-        known.look_at = now + LOOK_EVERY
-    return known.names
+    if monotonic() >= core.people.look_at:
+        _look_for_people(core)
+    return core.people.names
+
+
+def _look_for_people(core: Core) -> None:
+    keys = [name for record in core.store.records(PERSON) for name in names_of_key(record.value)]
+    core.people.names = frozenset(map(fold, (*PEOPLE, *people_of(core.limits), *keys)))
+    core.people.look_at = monotonic() + LOOK_EVERY
 
 
 def own_name(core: Core, name: str) -> str:

@@ -40,7 +40,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from ..errors import Invalid
-from ..model.names import check_agent
+from ..model.names import check_agent, fold
 from ..model.values import check_seconds
 from .authorize import NOTIFIER, PROVEN, authorize, phrase_of
 from .due import do_some
@@ -169,7 +169,8 @@ class MailboxVerb(Verb, kw_only=True):
 
 def checked_mailbox(core: Core, name: Any) -> str:
     """Return the mailbox that a name stands for: the human's has several."""
-    return own_name(core, check_agent(name, "mailbox"))
+    checked = check_agent(name, "mailbox")
+    return own_name(core, checked) if fold(checked) in core.people.names else checked
 
 
 class Runs(Protocol[R_co]):

@@ -118,7 +118,9 @@ def _lease(core: Core, moment: Moment, mailbox: str, seconds: float, holder: str
 
 
 def _check_lease(core: Core, seconds: Any) -> float:
-    return check_seconds(core.limits.lease if seconds is None else seconds, "lease", above=0, most=LONGEST_LEASE)
+    if seconds is None:
+        return core.limits.lease
+    return check_seconds(seconds, "lease", above=0, most=LONGEST_LEASE)
 
 
 @verb("held", OneLetter, action="settle", local=True)

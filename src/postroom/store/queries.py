@@ -178,7 +178,8 @@ class Queries:
     @cached_property
     def _claim_sql(self) -> str:
         any_time = time_of(0)
-        return _merged(self._conditions(_claim("", any_time, any_time, any_time, 1))[0])
+        claim = replace(_CLAIM, mailbox="", offered_at=any_time, due_at=any_time, due_most=any_time)
+        return _merged(self._conditions(claim)[0])
 
     def find_late(self, query: Query) -> Statement:
         """Return the query for letters accepted before `query.after` that were delivered only after it."""
@@ -461,19 +462,11 @@ def usual_claim(query: Query) -> tuple[str, datetime, datetime, datetime] | None
     mailbox, offered, due, most = query.mailbox, query.offered_at, query.due_at, query.due_most
     if mailbox is None or offered is None or due is None or most is None:
         return None
-    return (mailbox, offered, due, most) if query == _claim(mailbox, offered, due, most, query.limit) else None
+    rest = replace(query, mailbox=None, offered_at=None, due_at=None, due_most=None, limit=None)
+    return (mailbox, offered, due, most) if rest == _CLAIM else None
 
 
-def _claim(mailbox: str, offered: datetime, due: datetime, most: datetime, limit: int | None) -> Query:
-    return Query(
-        mailbox=mailbox,
-        states=(State.UNREAD,),
-        offered_at=offered,
-        due_at=due,
-        due_most=most,
-        order="priority",
-        limit=limit,
-    )
+_CLAIM = Query(states=(State.UNREAD,), order="priority")
 
 
 def _merged(where: str) -> str:
@@ -555,6 +548,10 @@ class QueryStore:
         """Return the ids of those mailboxes that exist."""
         raise NotImplementedError
 
+    def places(self, mailboxes: Sequence[str]) -> Sequence[Any]:
+        """Return those mailboxes that exist, as the engine's queries name them."""
+        return self.mailbox_ids(mailboxes)
+
     def search_index(self) -> Index:
         """Return the text index."""
         raise NotImplementedError
@@ -615,13 +612,17 @@ class QueryStore:
                 counted = dict(found)
         return counted
 
-    def overdue_at(self, moment: Moment, mailboxes: Sequence[Any] | None, limit: int, ahead: float) -> Overdue:
-        """Answer `overdue` for mailboxes as the engine's queries name them."""
-        keys = dict.fromkeys(self.query(*self.queries.overdue(moment, mailboxes, limit)))
+    def overdue(
+        self, moment: Moment, mailboxes: Sequence[str] | None, limit: int, *, ahead: float = 0.0
+    ) -> Overdue:
+        places = None if mailboxes is None else self.places(mailboxes)
+        if places is not None and not places:
+            return Overdue([], None)
+        keys = dict.fromkeys(self.query(*self.queries.overdue(moment, places, limit)))
         found = self.fetch(rows.found, *self.queries.each([*keys])) if keys else []
         if not ahead:
             return Overdue(found, None)
-        lease, *walls = self.query(*self.queries.next_timer(moment, mailboxes, ahead))[0]
+        lease, *walls = self.query(*self.queries.next_timer(moment, places, ahead))[0]
         waits = [] if lease is None else [lease - moment.steady]
         now = micros(moment.wall)
         waits += [(wall - now) / 1_000_000 for wall in walls if wall is not None]

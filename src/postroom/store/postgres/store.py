@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ...model.query import Found, Group, LetterQuery, Moment, Query
     from ...model.record import Change, Cursor
     from ...model.report import Finding, Progress
-    from ..protocol import Letter, Overdue, Plan, Watch, Write
+    from ..protocol import Letter, Plan, Watch, Write
     from .connection import RoomConnection, Row
     from .search import TableIndex
 
@@ -305,10 +305,8 @@ class PostgresStore(QueryStore):
         found = self.query("SELECT id FROM main.mailboxes WHERE name = ANY (?)", [list(mailboxes)])
         return [number for (number,) in found]
 
-    def overdue(
-        self, moment: Moment, mailboxes: Sequence[str] | None, limit: int, *, ahead: float = 0.0
-    ) -> Overdue:
-        return self.overdue_at(moment, mailboxes, limit, ahead)
+    def places(self, mailboxes: Sequence[str]) -> Sequence[str]:
+        return mailboxes  # by their names: a query for their ids would be a round trip
 
     # -- health and copies
 

@@ -20,7 +20,7 @@ from ...model import record
 from ...model.names import fold
 from ...model.query import LetterQuery
 from ..notification import ProcessNotifier
-from ..protocol import Overdue, mailboxes_to_notify
+from ..protocol import mailboxes_to_notify
 from ..queries import FAR, MEANT, QueryStore
 from . import connection as sqlite_connection
 from . import ground, rows
@@ -163,6 +163,8 @@ class SqliteStore(QueryStore):
         sql = f"SELECT id, name FROM mailboxes WHERE folded IN ({marks})"
         return [number for number, name in self.query(sql, [*map(fold, mailboxes)]) if name in mailboxes]
 
+    places = mailbox_ids
+
     # -- writing
 
     def commit(self, writes: Sequence[Write] | Plan) -> tuple[Posted, ...]:
@@ -265,12 +267,6 @@ class SqliteStore(QueryStore):
 
     def search_index(self) -> Index:
         return self.connection().index
-
-    def overdue(
-        self, moment: Moment, mailboxes: Sequence[str] | None, limit: int, *, ahead: float = 0.0
-    ) -> Overdue:
-        numbers = None if mailboxes is None else self.mailbox_ids(mailboxes)
-        return Overdue([], None) if numbers == [] else self.overdue_at(moment, numbers, limit, ahead)
 
     def _mailbox(self, name: str) -> int:
         """Return the mailbox's id, or -1 if there is none."""
