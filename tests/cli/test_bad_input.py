@@ -4,8 +4,10 @@ and nothing is sent.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,15 @@ HOSTILE = [
     b"--", b"'", b"a" * 100_000,
     b"../../etc/passwd", b"{", b"[" * 5000, b"null", b"1e999", b"\n", b"*", b"$(id)", b"%s%n", "\uff43oder".encode(),
 ]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """A command collects no garbage, as its process ends soon; here many of them share one process."""
+    threshold = gc.get_threshold()
+    yield
+    gc.set_threshold(*threshold)
+    gc.collect()
 
 
 def refused(done: Done, *codes: int) -> None:
