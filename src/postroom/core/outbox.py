@@ -49,6 +49,7 @@ from . import task_index
 from .compose import check_address
 from .core import change_record, commit, find_record, find_value, put_record, records_of, values_of
 from .deliveries import SLICE, apply_timers, move_found
+from .proof import people_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -325,9 +326,9 @@ def refreshes_on_miss(core: Core) -> bool:
 def unknown_names(core: Core) -> dict[str, int]:
     """Return unknown names with unread mail here, with the number of the newest letter for each.
 
-    The human and the postmaster are always known.
+    People and the postmaster are always known: nobody leads their mail away.
     """
-    always = {POSTMASTER, fold(core.limits.human)}
+    always = {POSTMASTER, *people_names(core)}
     found: dict[str, int] = {}
     for name in core.store.names():
         if name.known or AT in name.mailbox or fold(name.mailbox) in always:

@@ -33,6 +33,7 @@ from ..model.record import (
     CLOSED_ESCALATION,
     DUE,
     FORGOTTEN,
+    FORMER,
     GUARD,
     MEMBER,
     MOVED_HERE,
@@ -342,6 +343,8 @@ class _Run:
         if record.kind == GUARD:
             new = guard_from(record.value).moved_to
             return new is None or fold(spelling_of(self._target, record.key) or "") == fold(new)
+        if record.kind == FORMER:  # else anybody could become the former sender of another's letters
+            return all(fold(spelling_of(self._target, name) or "") == fold(record.key) for name in record.value)
         if record.kind == OPEN_ESCALATION:
             return not self._target.records(CLOSED_ESCALATION, record.key)
         if record.kind in {FORGOTTEN, SPENT}:
