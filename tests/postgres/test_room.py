@@ -21,10 +21,11 @@ from postroom.model.query import LetterQuery
 from postroom.store.address import local_place
 from postroom.store.postgres.address import parse
 from postroom.store.postgres.clock import ServerClock
+from postroom.store.postgres.errors import translated
 from postroom.store.postgres.store import PostgresStore
 from tests.daemons import free_port, until
 from tests.letters import letter, post, send
-from tests.postgres.server import address_in, as_user, give, needs_server, shared
+from tests.postgres.server import address_in, as_user, give, needs_server, programs, shared
 
 SECRET = "s3cret"  # noqa: S105 - what must never be shown
 
@@ -87,6 +88,28 @@ def test_a_server_that_is_away_is_temporary() -> None:
         postroom.open(f"postgresql://postroom@127.0.0.1:{free_port()}/postgres")
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("/postgres?", "/nowhere?"),
+        ("postgresql://postroom@", "postgresql://nobody@"),
+        ("?schema", "?shema"),
+        ("?schema", "?sslmode=bogus&schema"),
+        ("?schema=", "?schema=user&application_name="),
+    ],
+)
+def test_what_no_second_try_mends_is_a_bad_store(address: str, wrong: tuple[str, str]) -> None:
+    assert wrong[0] in address
+    with pytest.raises(BadStore) as refused:
+        postroom.open(address.replace(*wrong))
+    assert "restore" not in str(refused.value) and "try again" not in str(refused.value)
+
+
+def test_a_pooler_that_the_address_does_not_name_is_named(link: psycopg.Connection[tuple[object, ...]]) -> None:
+    with pytest.raises(BadStore, match="pooler=transaction"), translated():
+        link.execute("EXECUTE prepared_in_another_session")
+
+
 def test_looking_for_a_room_makes_none(
     tmp_path: Path, address: str, link: psycopg.Connection[tuple[object, ...]]
 ) -> None:
@@ -116,6 +139,51 @@ def test_a_schema_of_another_program_is_refused(
     link.execute(f"CREATE SCHEMA {schema}")
     link.execute(f"CREATE TABLE {schema}.theirs (n int)")
     with pytest.raises(BadStore, match="another program"):
+        PostgresStore(address)
+
+
+def test_a_room_of_the_first_version_is_brought_forward(
+    store: PostgresStore, link: psycopg.Connection[tuple[object, ...]]
+) -> None:
+    """Then its functions are made anew, and the one that psql could not restore is gone."""
+    schema = store.address.schema
+    link.execute(f"CREATE FUNCTION {schema}.begin(text) RETURNS void LANGUAGE sql AS ''")
+    link.execute(f"DROP FUNCTION {schema}.come_in(text)")
+    link.execute(f"UPDATE {schema}.room SET version = 1")
+    with closing(PostgresStore(str(store.address))) as again:
+        send(again, "m-1", ["bob"])
+    assert link.execute(f"SELECT version FROM {schema}.room").fetchone() == (2,)
+    assert link.execute(f"SELECT to_regprocedure('{schema}.begin(text)')").fetchone() == (None,)
+
+
+@pytest.mark.parametrize("how", ["psql", "pg_restore"])
+def test_a_dump_of_a_room_is_restored(
+    store: PostgresStore, link: psycopg.Connection[tuple[object, ...]], tmp_path: Path, how: str
+) -> None:
+    with postroom.open(str(store.address)) as room:
+        sent = room.mailbox("ann").send("bob", "Keep this.")
+    schema, folder = store.address.schema, programs()
+    assert folder is not None
+    url, dump = str(store.address).partition("?")[0], str(tmp_path / "dump")
+    form = ["-Fc"] if how == "pg_restore" else []
+    options = [f"--schema={schema}", "--no-unlogged-table-data", *form, "-f", dump, url]
+    subprocess.run([str(folder / "pg_dump"), *options], check=True)
+    store.close()
+    link.execute(f"DROP SCHEMA {schema} CASCADE")
+    restore = {
+        "psql": ["psql", "-q", "-v", "ON_ERROR_STOP=1", "-f", dump, url],
+        "pg_restore": ["pg_restore", "--exit-on-error", "-d", url, dump],
+    }[how]
+    subprocess.run([str(folder / restore[0]), *restore[1:]], check=True, stdout=subprocess.DEVNULL)
+    with postroom.open(str(store.address)) as room:
+        assert [one.id for one in room.mailbox("bob").check()] == [sent.id]
+
+
+def test_half_a_backup_is_no_new_room(address: str, link: psycopg.Connection[tuple[object, ...]]) -> None:
+    schema = parse(address).schema
+    link.execute(f"CREATE SCHEMA {schema}")
+    link.execute(f"CREATE FUNCTION {schema}.wake() RETURNS void LANGUAGE sql AS ''")
+    with pytest.raises(BadStore, match="half of a backup"):
         PostgresStore(address)
 
 

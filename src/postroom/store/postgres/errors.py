@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,18 @@ _CUT = frozenset(
 )  # the server ends sessions, or takes no more
 
 
+# psycopg gives an error of connecting no SQLSTATE, only the words of the server and of libpq. Words in another
+# language are taken for a server that is away.
+_NEVER = re.compile(
+    r"authentication failed|no password supplied|(?:database|role) .* does not exist|permission denied"
+    r"|no pg_hba.conf entry|invalid (?:URI|connection option|port|integer|\w+ value)|definition of service",
+    re.IGNORECASE,
+)
+_READ_ONLY = re.compile(r"session is read-only|server is in hot standby", re.IGNORECASE)
+# A statement that was prepared in another session: PgBouncer gave this transaction one of its own.
+_POOLED = frozenset({"26000", "42P05", "08P01"})
+
+
 class LookFirst(Exception):
     """A letter may repeat another one, or a guard must see it."""
 
@@ -60,10 +73,13 @@ def translate(error: Exception) -> Exception:
         return StoreBusy("another program holds the room", hint="try again")
     if state.startswith(("53", "58")) and state not in _CUT:
         return StoreFailing(f"PostgreSQL: {said}", hint="free some space and try again")
-    if state == "25006":
+    if state == "25006" or (not state and _READ_ONLY.search(said)):
         hint = "name all servers in the address: host=a,b; it goes on with the one that is the primary"
         return StoreFailing("this PostgreSQL server is a standby", hint=hint)
-    if state in {"28P01", "28000", "3D000", "42501"}:
+    if state in _POOLED:
+        hint = "add pooler=transaction to the address"
+        return BadStore(f"a pooler stands before PostgreSQL: {said}", field="store", hint=hint)
+    if state in {"28P01", "28000", "3D000", "42501"} or (not state and _NEVER.search(said)):
         return BadStore(f"PostgreSQL: {said}", field="store", hint="ask who runs the server, or set PGPASSWORD")
     if state in {"3F000", "42P01", "42883"}:
         return BadStore(f"the room is gone: {said}", field="store", hint="open it again to make a new one")
@@ -73,7 +89,7 @@ def translate(error: Exception) -> Exception:
         return StoreFailing(f"the connection to PostgreSQL failed: {said}", hint=_AGAIN)
     if state.startswith("40"):
         return StoreBusy(f"PostgreSQL: {said}", hint="try again")
-    return Damaged(f"PostgreSQL {state}: {said}", hint=RESTORE)
+    return BadStore(f"PostgreSQL {state}: {said}", field="store", hint="postroom doctor looks at the room")
 
 
 def _ours(state: str, said: str, detail: str) -> Exception:

@@ -21,8 +21,11 @@ STEPS = tuple(f"{_FOLDER}/{name}" for name in sorted(os.listdir(_FOLDER)) if nam
 OLDEST_SERVER = 150000
 _LOCK = 1886352244  # of those who make or change rooms; the second key is the name of the room
 # From the tables of the catalog: `to_regclass` would answer from a memory that is older than the lock.
-_HOLDS = "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s LIMIT 1"
-_IS_ROOM = _HOLDS.replace("LIMIT", "AND c.relname = 'room' LIMIT")
+_TABLES = "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s"
+_IS_ROOM = f"{_TABLES} AND c.relname = 'room'"
+# Functions without tables are half of a backup, and no new room.
+_FUNCTIONS_OF = "SELECT 1 FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = %s"
+_HOLDS = f"{_TABLES} UNION ALL {_FUNCTIONS_OF}"
 _SETTINGS = """
 SELECT current_setting('server_version_num')::int, current_setting('default_transaction_isolation'),
        current_setting('server_encoding'),
@@ -64,8 +67,8 @@ def bring_up(database: Database, connection: RoomConnection) -> None:
             return
         if connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [schema]).fetchone() is None:
             connection.execute(f"CREATE SCHEMA {schema}")
-        elif not version and connection.execute(_HOLDS, [schema]).fetchone():
-            what = f"the schema {schema} holds tables of another program"
+        elif not version and connection.execute(_HOLDS, [schema, schema]).fetchone():
+            what = f"the schema {schema} holds things of another program, or half of a backup"
             raise BadStore(what, field="store", hint="choose another schema")
         for step in (*STEPS[version:], _FUNCTIONS):
             with open(step, encoding="utf-8") as file:
