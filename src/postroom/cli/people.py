@@ -58,8 +58,8 @@ command(
         help="the key of this person is lost: yours takes its place, and all agents are told",
         kind="flag",
     ),
-    about="Without PERSON and KEY: brings your own key to this room, and makes it first if you have none. The first"
-    " key of a person is believed; a further one needs a signature by a key of the room. --lost needs none, and tells"
+    about="Without PERSON and KEY: brings your own key to this room, and makes it first if you have none. The"
+    " room's first key is believed; a further one needs a signature by a key of the room. --lost needs none, and tells"
     " every agent of the room. postroom people --json prints the key and the identity of the room (`room`) that the"
     " other system needs. You act as --as, else the human. Not for agents: it is refused inside their sessions.",
     examples=(("postroom people add", "your own key, at a terminal"),),

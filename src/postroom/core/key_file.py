@@ -68,7 +68,7 @@ class KeyFile:
         self._before: KeyFile | None = None  # the opened key that this one replaced
 
     def key_for(self, core: Core, person: str) -> PersonKey:
-        """Return the key as this room knows it. The first key of a person is believed, and shown to everyone."""
+        """Return the key as this room knows it. The room's first key is believed, and shown to everyone."""
         return note_people(core, self._known_key(core, person))
 
     def _known_key(self, core: Core, person: str) -> PersonKey:
