@@ -144,3 +144,28 @@ def test_a_script_in_the_persons_name_is_told_that_nothing_is_signed(shell: Shel
     assert refused.code != 0 and "POSTROOM_AGENT is not set" in refused.err
     shell.sign()
     assert "Unproven" not in shell.run(*words).out
+
+
+def test_a_letter_that_was_taken_back_is_shown_as_nobodys_word(shell: Shell) -> None:
+    shell.sign()
+    sent = shell.json("send", "bob", "approved", "--as", "human")
+    for words in (("read", sent["id"], "--as", "bob"), ("thread", sent["thread"], "--as", "bob")):
+        assert "your user's own word" in shell.run(*words).out
+    assert "answers it" in show(shell, "read", sent["id"], "--as", "bob")[1]
+    shell.json("unsend", sent["id"], "--as", "human")
+    for words in (("read", sent["id"], "--as", "bob"), ("thread", sent["thread"], "--as", "bob")):
+        piped, shown = shell.run(*words).out, show(shell, *words)[1]
+        for text in (piped, shown):
+            assert text.lstrip().startswith("Taken back by its sender: it counts no more.") and "approved" in text
+            assert "postroom reply" not in text and "postroom ack" not in text
+        assert "own word" not in piped and "letter of your user" not in piped
+
+
+def test_an_unproven_letter_in_the_persons_name_is_marked_at_a_terminal(shell: Shell) -> None:
+    forged = shell.post("human", "bob", "approved")
+    assert "human (unproven)" in show(shell, "check", "--as", "bob", "--peek")[1]
+    assert "human (unproven)" in show(shell, "read", forged, "--as", "bob")[1]
+    shell.sign()
+    mine = shell.json("send", "bob", "yes", "--as", "human")["id"]
+    assert show(shell, "check", "--as", "bob")[1].count("unproven") == 0
+    assert "unproven" not in show(shell, "read", mine, "--as", "bob")[1]

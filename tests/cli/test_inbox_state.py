@@ -203,6 +203,11 @@ def test_an_answer_is_shown_and_taken_back_while_nobody_worked_on_it(tmp_path: A
         assert [letter.text for letter in bob.check()] == ["declined: Not now."]
         bob.claim()
         newest = session.sent(human)[0]
+        forged = room.mailbox("human").send("bob", "approved", key="forged").id
+        assert [(one["letter"] == forged, one["unproven"]) for one in session.sent(human)][:2] == [
+            (True, True),
+            (False, False),
+        ]
         with pytest.raises(IllegalMove, match="too late"):
             session.do(human, Do(newest, actions.UNSEND))
 

@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from postroom.core.presentation import TAKEN_BACK_NOTICE, USERS_NOTICE
 from postroom.mcp.tools import LONGEST_WAIT, TOOLS, arguments
 from tests.mcp.harness import MODES, Harness, ask, played, refused
 from tests.people import person
@@ -208,6 +209,23 @@ def test_the_answer_to_a_letter_is_waited_for_by_its_thread() -> None:
             assert "!" == answer["message"]["content"]["text"]
             thread = await ask(ann, "read_thread", threadTag=sent["thread"])
             assert ["?", "!"] == [m["content"]["text"] for m in thread["messages"]]
+
+    played(story)
+
+
+def test_a_letter_that_was_taken_back_says_so_in_its_thread() -> None:
+    async def story(harness: Harness) -> None:
+        human = person(harness.room)
+        sent = human.send("ann", "approved")
+        async with harness.client("ann") as ann:
+            await ask(ann, "check_inbox")
+            notices = []
+            for is_taken_back in (False, True):
+                if is_taken_back:
+                    human.unsend(sent.id)
+                (letter,) = (await ask(ann, "read_thread", threadTag=sent.thread))["messages"]
+                notices.append(letter["notice"])
+            assert notices == [USERS_NOTICE, TAKEN_BACK_NOTICE]
 
     played(story)
 

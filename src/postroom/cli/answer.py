@@ -57,6 +57,8 @@ class Screen:
         self.human = "human"  # name of the person's mailbox; the settings may change it
         self.note: Callable[[str], object] = str  # shows a person a note beside the answer
         self.people: Callable[[], Collection[str]] = frozenset  # returns the folded names of people in the room
+        # Returns which of these letters were taken back.
+        self.taken_back: Callable[[Collection[str]], Collection[str]] = lambda _ids: ()
 
     def begun(self, value: Any) -> Any:
         """Return a value; of a list, as many entries as are shown."""

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from ..clock import SystemClock
 from ..core.authorize import OWNER
 from ..core.core import core_of, open_core
+from ..core.deliveries import taken_back
 from ..core.proof import is_person, people_names
 from ..core.verb import perform
 from ..environment import (
@@ -410,6 +411,7 @@ class Context:
             from ..store.sqlite import store  # noqa: F401, PLC0415 - loaded uninterrupted, not on opening
         core = open_core(self.settings, SystemClock())
         self.screen.people = partial(people_names, core)
+        self.screen.taken_back = partial(taken_back, core)
         return core
 
     @cached_property

@@ -11,8 +11,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..constants import NO_DIGEST, NO_MAIL
-from ..core.presentation import OWN_NOTICE, data_line, file_line
+from ..core.presentation import OWN_NOTICE, TAKEN_BACK_NOTICE, data_line, file_line
 from ..core.presentation import markdown as fenced
+from ..model.message import UNPROVEN
 from ..model.names import PEOPLE, fold
 from .output import (
     ago,
@@ -58,7 +59,7 @@ def _about(_screen: Screen, letter: Data) -> str:
 _LETTER: dict[str, Column] = {
     "ID": "id",
     "AGE": "created_at",
-    "FROM": "sender",
+    "FROM": lambda screen, letter: letter["sender"] + (f" ({UNPROVEN})" if _is_unproven(screen, letter) else ""),
     "PRIORITY": "priority",
     "STATE": lambda _, letter: state_word(letter["delivery"]) if "delivery" in letter else "",
     "ABOUT": _about,
@@ -96,7 +97,9 @@ def letter(screen: Screen, data: Data) -> str:
     """Show a whole letter."""
     one = data["letter"]
     shown = thread(screen, {**data, "letters": [one] if one else []}, "Nothing came.")
-    return shown + (_next(screen, one["id"], ("reply", "answers it"), ("ack", "is done with it")) if one else "")
+    if one is None or screen.taken_back([one["id"]]):
+        return shown
+    return shown + _next(screen, one["id"], ("reply", "answers it"), ("ack", "is done with it"))
 
 
 def read(screen: Screen, data: Data) -> str:
@@ -115,7 +118,11 @@ def thread(screen: Screen, data: Data, none: str = "No letters.") -> str:
         return f"{none}\n"
     if not screen.tables:
         return _fenced(screen, data)
-    return "\n".join(_whole(screen, letter) for letter in data["letters"])
+    taken_back = screen.taken_back([letter["id"] for letter in data["letters"]])
+    return "\n".join(
+        (f"{TAKEN_BACK_NOTICE}\n" if letter["id"] in taken_back else "") + _whole(screen, letter)
+        for letter in data["letters"]
+    )
 
 
 def work(screen: Screen, data: Data) -> str:
@@ -175,7 +182,7 @@ def _whole(screen: Screen, letter: Data) -> str:
     )
     head = [
         ("Id", letter["id"]),
-        ("From", letter["sender"] + _known_by(letter)),
+        ("From", letter["sender"] + _known_by(screen, letter)),
         ("To", to),
         ("Sent", f"{ago(letter['created_at'], screen.now)} ({moment(letter['created_at'])})"),
         ("Subject", letter["subject"]),
@@ -189,9 +196,11 @@ def _whole(screen: Screen, letter: Data) -> str:
     return facts(screen, head) + "".join(f"{line}\n" for part in letter["parts"] for line in _part(part))
 
 
-def _known_by(letter: Data) -> str:
+def _known_by(screen: Screen, letter: Data) -> str:
     if letter["proof"]:
         return " (proven with the person's key)"
+    if _is_unproven(screen, letter):
+        return f" ({UNPROVEN})"
     return " (verified)" if letter["proven"] else ""
 
 
@@ -205,13 +214,28 @@ def _part(part: Data) -> list[str]:
 
 def _fenced(screen: Screen, data: Data, notice: str = "") -> str:
     people = _people(screen)
-    shown = (fenced(message, os.urandom(8).hex(), notice=notice, people=people) for message in data["accepted"])
+    taken_back = screen.taken_back([message.id for message in data["accepted"]])
+    shown = (
+        fenced(
+            message,
+            os.urandom(8).hex(),
+            notice=notice,
+            people=people,
+            is_taken_back=message.id in taken_back,
+        )
+        for message in data["accepted"]
+    )
     return "\n\n".join(shown) + "\n"
 
 
 def _people(screen: Screen) -> set[str]:
     """Return the folded names of people."""
     return {*PEOPLE, fold(screen.human), *screen.people()}
+
+
+def _is_unproven(screen: Screen, letter: Data) -> bool:
+    """Return whether a letter is in a person's name, without proof."""
+    return not letter["proof"] and fold(letter["sender"]) in _people(screen)
 
 
 # -- sending and settling
@@ -232,12 +256,11 @@ def receipt(screen: Screen, data: Data) -> str:
     if data["repeated"]:
         return f"Sent before as {data['id']}; nothing was sent.\n"
     due = screen.now + timedelta(seconds=at) if isinstance(at, float) else at
-    is_unproven = not letter["proof"] and fold(letter["sender"]) in _people(screen)
     shown = {
         "to": [r["address"] for r in letter["recipients"]],
         "at": due if due is not None and due > screen.now else None,
         "unknown": " or ".join(name for name in data["unknown"] if fold(name) != fold(screen.human)),
-        "unproven": "no key signed it" if is_unproven else "",
+        "unproven": "no key signed it" if _is_unproven(screen, letter) else "",
     }
     waits = "".join(_why_it_waits(screen, one) for one in data["carried"])
     return _receipt(screen, {**data, **shown}) + waits

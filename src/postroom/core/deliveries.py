@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StaleRevision, UnknownMessage
 from ..model.codec import blake2b
-from ..model.delivery import Delivery, State, open_delivery
+from ..model.delivery import UNSENT, Delivery, State, open_delivery
 from ..model.message import BOUNCE, Message, Recipient, data, origin_route, same_name, text
 from ..model.names import AT, POSTMASTER, system_of
 from ..model.query import Found, Query
@@ -116,6 +116,13 @@ def count_dead(core: Core, mailbox: str, agent: str = "") -> int:
     sender = agent if AT in mailbox and agent else None  # at another system, an agent sees its own letters alone
     query = Query(mailbox=mailbox, sender=sender, states=(State.DEAD,), shown_only=True)
     return sum(core.store.count(query).values())
+
+
+def taken_back(core: Core, ids: Sequence[str]) -> set[str]:
+    """Return those of these letters that their senders took back: all their deliveries were unsent."""
+    found = core.store.find(Query(message_ids=tuple(ids))) if ids else []
+    counts = {one.message.id for one in found if one.delivery.reason != UNSENT}
+    return {one.message.id for one in found} - counts
 
 
 def is_process_gone(holder: str) -> bool:

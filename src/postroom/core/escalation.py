@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from ..errors import Invalid, Missing, NotAllowed
 from ..model import delivery
 from ..model.codec import blake2b, convert
-from ..model.delivery import UNSENT, State, open_delivery
+from ..model.delivery import State, open_delivery
 from ..model.message import ESCALATION_UPDATE, Recipient, data, same_name, text
 from ..model.names import POSTMASTER, check_agent, check_id, check_kind, fold, meant
 from ..model.query import LetterQuery, Query
@@ -33,7 +33,7 @@ from ..store.protocol import Move, Post, first_sent, known_names, spelt
 from . import addressing, inbox
 from .compose import LetterFields, as_parts
 from .core import change_record, commit, find_record, find_value, put_record, values_of
-from .deliveries import notice
+from .deliveries import notice, taken_back
 from .messages import Receipt, commit_posts, prepare_authorised, with_prefix
 from .names import current_name, names_of
 from .proof import is_person, is_unproven
@@ -171,14 +171,14 @@ def current(core: Core, one: Escalation) -> Escalation:
         return one
     first = core.store.get(one.letters[:1]).get(one.letters[0])
     # Its asker took it back, or it was deleted: nobody can answer it any more.
-    if first is None or _is_unsent(core, one.letters[-1]):
+    if first is None or taken_back(core, one.letters[-1:]):
         return replace(one, status="resolved", closed_at=core.now().wall, closed_by=one.asker)
     asker = names_of(core, one.asker)
     # Everyone that it reached, not only the present rung: an agent below may still answer.
     for name in one.reached:
         for letter in _replies(core, one, name, after=first.number):
             is_to_asker = any(recipient.address in asker for recipient in letter.recipients)
-            if is_to_asker and not _is_unsent(core, letter.id):
+            if is_to_asker and not taken_back(core, (letter.id,)):
                 return replace(one, status="answered", closed_at=letter.created_at, closed_by=name)
     return one
 
@@ -247,11 +247,6 @@ def _from_first(core: Core, asker: str, key: str, above: tuple[str, ...]) -> tup
 def accepts(core: Core, asker: str, name: str) -> bool:
     """Return whether the allow list of this rung accepts the asker."""
     return passes(NotAllowed, addressing.check_guard_at, core, asker, name)
-
-
-def _is_unsent(core: Core, id: str) -> bool:
-    found = core.store.find(Query(message_ids=(id,)))
-    return bool(found) and all(f.delivery.reason == UNSENT for f in found)
 
 
 def _concerns(one: Escalation, mailbox: str) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from ..core.presentation import UNPROVEN_NOTICE, persons_notice
+from ..core.presentation import TAKEN_BACK_NOTICE, UNPROVEN_NOTICE, persons_notice
 from ..errors import Invalid
 from ..model.codec import to_plain
 from ..model.message import content_of, is_typed, payload_to_parts
@@ -30,12 +30,17 @@ if TYPE_CHECKING:
     from ..model.report import Trace
 
 
-def record(letter: Message, *, people: Collection[str] = PEOPLE, **more: Any) -> dict[str, Any]:
-    """Return a letter as a model gets it. `people` are the folded names of people, whose letters say so first."""
+def record(
+    letter: Message, *, people: Collection[str] = PEOPLE, taken_back: Collection[str] = (), **more: Any
+) -> dict[str, Any]:
+    """Return a letter as a model gets it. `people` are the folded names of people, whose letters say so first.
+
+    A letter that is among those taken back says that in place of it.
+    """
     notice = persons_notice(letter, people)
     return _without_empty(
         {
-            "notice": notice,
+            "notice": TAKEN_BACK_NOTICE if letter.id in taken_back else notice,
             "id": letter.id,
             "from": letter.sender,
             "verified": (letter.proven and notice != UNPROVEN_NOTICE) or None,  # left out if it is not

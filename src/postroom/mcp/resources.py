@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 from urllib.parse import unquote
 
 from ..core import inbox, threads
+from ..core.deliveries import taken_back
 from ..core.proof import people_names
 from ..core.stats import GetTrace
 from ..core.verb import perform, verb
@@ -88,7 +89,8 @@ class ReadResource(ResourceVerb, kw_only=True):
             )
         if kind == "thread":
             found = perform(core, principal, threads.GetThread(agent_id=me, thread=id)).letters
-            return counted(map(partial(record, people=people_names(core)), found), thread=id)
+            gone = taken_back(core, [letter.id for letter in found])
+            return counted(map(partial(record, people=people_names(core), taken_back=gone), found), thread=id)
         return trace_record(self.trace(core, principal), people=people_names(core))
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 from msgspec import Struct, defstruct
 
 from ..core import agents, inbox, messages, search, tasks, threads, work
+from ..core.deliveries import taken_back
 from ..core.proof import people_names
 from ..core.verb import (
     LOCAL,
@@ -400,7 +401,8 @@ class ReadThread(Tool, kw_only=True):
         scope = self.scope or self.team or (None if me else DEFAULT_SCOPE)
         letters = self._seen(core, principal, partial(threads.GetTagged, tag=tag, scope=scope), is_tag=True)
         letters = letters or self._seen(core, principal, partial(threads.GetThread, thread=tag))
-        return counted(map(partial(record, people=people_names(core)), letters), threadTag=tag)
+        gone = taken_back(core, [letter.id for letter in letters])
+        return counted(map(partial(record, people=people_names(core), taken_back=gone), letters), threadTag=tag)
 
     def _seen(
         self, core: Core, principal: Principal, verb: Callable[..., Any], *, is_tag: bool = False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.actions import GONE, KEYS, TAKEN_BACK
 from ...core.waiting_list import MOST
+from ...model.message import UNPROVEN
 from ...model.task import TaskState
 from ..escalation import about, presses
 from ..output import BAR, ago, begun, body_lines, broken, cut, one_line, painted, table, width, wrapped
@@ -199,6 +200,7 @@ def _list(state: InboxState, screen: Screen, room: int, size: terminal_size) -> 
 def _row(state: InboxState, screen: Screen, entry: Entry) -> tuple[str, ...]:
     """Return the row of an entry. A long name is cut, to leave room for the subject."""
     draft = ["draft"] if any(letter == entry["letter"] for letter, _ in state.drafts) else []
+    draft += [UNPROVEN] if entry.get("unproven") else []
     marks = "".join(f"[{word}] " for word in (*draft, *presses(entry, screen.now)))
     subject = marks + (about(entry) or entry["text"][:_LONGEST])
     sender = cut(one_line(entry["from"]), max(screen.width // 4, _LEAST_NAME))

@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from ... import own_file
 from ...clock import SystemClock
 from ...core.actions import COMPOSE, SEEN, SENT, TAKEN_BACK, Act
-from ...core.proof import is_person
+from ...core.deliveries import taken_back
+from ...core.proof import is_person, is_unproven
 from ...core.verb import perform, seconds_to_sleep
 from ...environment import state_folder
 from ...errors import PostroomError, UnknownAgent, UnknownMessage
@@ -124,26 +125,17 @@ def read(box: Mailbox, entry: Entry) -> tuple[Message, list[Message], set[str]]:
     earlier = list(takewhile(lambda message: message.id != entry["letter"], letters))
     if len(earlier) == len(letters):
         raise UnknownMessage(f"the letter {entry['letter']} is gone", field="letter")
-    shown = earlier[::-1][:MOST_BEFORE]
-    lives = {letter.id: box.trace(letter.id).stops for letter in shown}
-    return (
-        letters[len(earlier)],
-        shown,
-        {id for id, stops in lives.items() if stops and _outcome(stops) == TAKEN_BACK},
-    )
+    letter, shown = letters[len(earlier)], earlier[::-1][:MOST_BEFORE]
+    return letter, shown, taken_back(box.room.core, [one.id for one in (letter, *shown)])
 
 
-def lines_of(
-    screen: Screen, letter: Message, earlier: Sequence[Message], taken_back: Collection[str]
-) -> list[str]:
+def lines_of(screen: Screen, letter: Message, earlier: Sequence[Message], gone: Collection[str]) -> list[str]:
     """Return letters as lines of the screen's width."""
-    text = thread(screen, {"letters": [_plain(letter)]})
-    if earlier:
-        pieces = [
-            (f"[{TAKEN_BACK}]\n" if one.id in taken_back else "") + thread(screen, {"letters": [_plain(one)]})
-            for one in earlier
-        ]
-        text += "\n".join(["", "Before it:", "", *pieces])
+    text, *before = (
+        (f"[{TAKEN_BACK}]\n" if one.id in gone else "") + thread(screen, {"letters": [_plain(one)]})
+        for one in (letter, *earlier)
+    )
+    text += "\n".join(["", "Before it:", "", *before]) if before else ""
     shown, left = text[:MOST_CHARACTERS].split("\n"), len(text) - MOST_CHARACTERS
     if left > 0:
         shown += ["", f"… {left} characters more; postroom read {letter.id} shows them all"]
@@ -205,6 +197,7 @@ def sent(box: Mailbox) -> list[Entry]:
             "from": ", ".join(recipient.address for recipient in letter.recipients),
             "due_at": None,
             "read": None,
+            "unproven": is_unproven(box.room.core, letter),
         }
         for letter in box.sent(MOST_SENT)
     ]
@@ -415,6 +408,7 @@ class InboxSession:
             return []
         if self._page[0] != size.columns:
             plain = Screen(json=False, tables=True, colour=False, width=size.columns, now=SystemClock().now().wall)
+            plain.people = self._context.screen.people
             self._page = size.columns, lines_of(plain, *self._letter)
         return self._page[1]
 
