@@ -82,16 +82,27 @@ def _server(store: PostgresStore) -> Iterator[Finding]:
         yield note("connections", "through a pooler: processes poll for new mail, and nothing is prepared")
 
 
+_GRANT = "GRANT pg_read_all_stats TO this role, or run doctor as one that has it"
+
+
+def _sees_all(store: PostgresStore) -> bool:
+    """Return whether this role sees the sessions of other roles: else their times are NULL."""
+    return bool(store.query("SELECT pg_has_role('pg_read_all_stats', 'USAGE')")[0][0])
+
+
 def _transactions(store: PostgresStore) -> Iterator[Finding]:
     """Check for open transactions: vacuum removes nothing that they may still see, and claims grow slower."""
     oldest = store.query(_OLDEST)[0][0] or 0.0
     prepared = store.query(_PREPARED)[0][0]
+    sees_all = _sees_all(store)
     if prepared:
         hint = "pg_prepared_xacts lists them; ROLLBACK PREPARED ends one"
         yield warning("transactions", f"{prepared} prepared transactions hold back vacuum", hint)
     if oldest > OLD:
         hint = "end it, or set idle_in_transaction_session_timeout; see pg_stat_activity by xact_start"
         yield warning("transactions", f"a transaction is open for {oldest:.0f} s and holds back vacuum", hint)
+    elif not sees_all:
+        yield note("transactions", "this role may not see those of others", _GRANT)
     elif not prepared:
         yield ok("transactions", "none is open for long")
 
@@ -111,7 +122,11 @@ def _bloat(store: PostgresStore) -> Iterator[Finding]:
 def _standbys(store: PostgresStore) -> Iterator[Finding]:
     found = store.query(_STANDBYS)
     names = store.query("SELECT current_setting('synchronous_standby_names')")[0][0]
-    if names and not any(sync in {"sync", "quorum"} for _, _, sync, _ in found):
+    if names and not _sees_all(store):
+        yield note(
+            "replication", f"commits wait for {names}, and this role may not see whether it is there", _GRANT
+        )
+    elif names and not any(sync in {"sync", "quorum"} for _, _, sync, _ in found):
         hint = "start it, or empty synchronous_standby_names: until then each durable commit waits"
         yield error("replication", f"no synchronous standby is connected, and commits wait for {names}", hint)
     elif found:
