@@ -46,7 +46,7 @@ def test_an_invitation_links_two_servers_and_pins_the_certificate(pair: tuple[Se
     rome.serve()
     paris.serve()
     invitation = run(rome, "invite", "paris").out.strip()
-    assert "rome is a peer now" in run(paris, "join", stdin=invitation).out
+    assert "rome is a peer. This room is called paris there" in run(paris, "join", stdin=invitation).out
     assert (fingerprint_of_pem(rome.pem), rome.url + "/map") == (paris.peer("rome").pin, paris.peer("rome").url)
     rome.is_linked("paris")
     paris.room.mailbox("bob").send("ann@rome", "there")
