@@ -40,7 +40,7 @@ def files() -> dict[Path, str]:
 def hidden_script() -> str:
     """Return the characters that hide or reorder text as a pattern of JavaScript."""
     shown = "".join(one if one.isascii() and one.isprintable() else f"\\u{{{ord(one):x}}}" for one in HIDDEN)
-    about = "/* Written by tools/pages.py from core/presentation.py: the characters that hide or reorder text. */"
+    about = "/** Written by tools/pages.py from core/presentation.py: the characters that hide or reorder text. */"
     return f"{about}\n\nexport const HIDDEN =\n  /{shown}/gu;\n"
 
 

@@ -1,4 +1,4 @@
-/* Light or dark, before the first paint: a classic script, because a module would come too late. */
+/** Light or dark, before the first paint: a classic script, because a module would come too late. */
 "use strict";
 (() => {
   try {

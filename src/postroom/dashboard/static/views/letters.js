@@ -120,12 +120,9 @@ class FlowView extends Page {
 
   #picture() {
     const pairs = flow.pairs();
-    const quiet =
-      !pairs.length && flow.lastAt
-        ? `Quiet. The last letter came ${past(flow.lastAt)}.`
-        : !pairs.length
-          ? "Quiet."
-          : `${counted(pairs.length, "pair")} in the last seconds`;
+    const quiet = pairs.length
+      ? `${counted(pairs.length, "pair")} in the last seconds`
+      : `Quiet.${flow.lastAt ? ` The last letter came ${past(flow.lastAt)}.` : ""}`;
     return html`<section class="pane picture" aria-label="Who writes to whom"><header
       class="pane-head"><h2>Who writes to whom</h2><span class="faint">${quiet}</span>
       <span class="grow"></span><button type="button" aria-pressed=${this.#showsTable}
@@ -221,8 +218,8 @@ class Dead extends Page {
   /** @param {import("../app.js").Place} place */
   enter(place) {
     const filter = {
-      mailbox: place.filters.get("mailbox") ?? undefined,
-      reason: place.filters.get("reason") ?? undefined,
+      mailbox: place.filters.get("mailbox") || undefined,
+      reason: place.filters.get("reason") || undefined,
     };
     if (filter.mailbox !== this.filter.mailbox || filter.reason !== this.filter.reason) {
       this.source.reset();
@@ -253,17 +250,14 @@ class Dead extends Page {
     const answer = await client.call("mail/dead", {
       ...this.#filters(),
       limit: PAGE,
-      ...(loaded.length ? { after: numberOf(loaded[loaded.length - 1]) } : {}),
+      after: loaded.length ? numberOf(loaded[loaded.length - 1]) : undefined,
     });
     this.#more = answer.letters.length === PAGE;
     return [...loaded, ...answer.letters];
   }
 
   #filters() {
-    return {
-      ...(this.filter.mailbox ? { agent_id: this.filter.mailbox } : {}),
-      ...(this.filter.reason ? { reason: this.filter.reason } : {}),
-    };
+    return { agent_id: this.filter.mailbox, reason: this.filter.reason };
   }
 
   async #grow() {
@@ -537,8 +531,8 @@ class Search extends Page {
     const answer = await client.call("mail/search", {
       query: this.query,
       limit: FOUND,
-      ...(this.#ranked ? { ranked: true } : {}),
-      ...(loaded.length ? { before: loaded[loaded.length - 1].id } : {}),
+      ranked: this.#ranked,
+      before: loaded[loaded.length - 1]?.id,
     });
     this.#more = !this.#ranked && answer.letters.length === FOUND;
     return [...loaded, ...answer.letters.map(summaryOf)];
