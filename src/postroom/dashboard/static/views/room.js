@@ -57,7 +57,7 @@ class Agents extends Page {
     /** @type {Queue[]} */
     const found = [];
     for (let after; ;) {
-      const answer = await client.call("mail/queues", { limit: MOST_AGENTS, ...(after ? { after } : {}) });
+      const answer = await client.call("mail/queues", { limit: MOST_AGENTS, after });
       found.push(...answer.queues);
       after = answer.next;
       if (!after) return found;
@@ -79,8 +79,8 @@ class Agents extends Page {
 
   /** @param {import("../app.js").Place} place */
   enter(place) {
-    this.#sort = place.filters.get("sort") ?? "backlog";
-    if (!(this.#sort in SORTS)) this.#sort = "backlog";
+    const sort = place.filters.get("sort") ?? "";
+    this.#sort = Object.hasOwn(SORTS, sort) ? sort : "backlog";
     this.#seen = 0;
     this.source.load();
   }
