@@ -184,8 +184,9 @@ class Client extends EventTarget {
   #send(method, params) {
     const id = (this.#number += 1);
     return new Promise((resolve, reject) => {
+      const text = JSON.stringify({ jsonrpc: "2.0", id, method, params }, sendable);
       this.#calls.set(id, { resolve, reject, sent: Date.now() });
-      this.#socket?.send(JSON.stringify({ jsonrpc: "2.0", id, method, params }));
+      this.#socket?.send(text);
     });
   }
 
@@ -244,6 +245,13 @@ class Client extends EventTarget {
     const oldest = Math.min(...[...this.#calls.values()].map((call) => call.sent));
     if (Date.now() - oldest > SILENCE) this.#socket?.close();
   }
+}
+
+/** The service reads no such text. @param {string} _key @param {unknown} value */
+function sendable(_key, value) {
+  if (typeof value === "string" && /\0|\p{Cs}/u.test(value))
+    throw new Refusal({ message: "It holds a NUL or half a surrogate pair, which cannot be sent." });
+  return value;
 }
 
 /** @param {string} text @returns {any} the JSON, with integers that a browser would round as BigInt */
