@@ -349,7 +349,7 @@ def test_without_the_key_of_its_draft_it_would_arrive_twice(one: House, room: Ro
     """The twin: each attempt has a key of its own."""
     plant = {
         "composer.js": (
-            "const key = this.several ? `${this.key}.${letter}` : this.key;\ntry",
+            "const key = sent.several ? `${sent.key}.${letter}` : sent.key;\ntry",
             "const key = newKey();\ntry",
         )
     }

@@ -233,7 +233,6 @@ const draftName = (letter, action) => `${DRAFT} ${letter} ${action}`;
 /** @param {boolean} repeated */
 const once = (repeated) => (repeated ? " It had arrived the first time, and was sent once." : "");
 const newKey = () =>
-  crypto.randomUUID?.() ??
   Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(16)).join("-");
 
 /** @typedef {{words: string, to: string, subject: string, key: string, tried: boolean, at: number}} Draft */
@@ -248,29 +247,25 @@ function draftOf(name) {
   }
 }
 
-/** @param {string} letter @returns {boolean} whether words about it were written and not sent */
-export function hasDraft(letter) {
+/** @param {string} [about] letters @returns {string[]} the names of drafts; none where a browser has no storage */
+function drafts(about = "") {
   try {
-    return Object.keys(localStorage).some((name) => name.startsWith(`${DRAFT} ${letter} `));
+    return Object.keys(localStorage).filter((name) => name.startsWith(`${DRAFT} ${about}`));
   } catch {
-    return false;
+    return [];
   }
 }
+
+/** @param {string} letter @returns {boolean} whether words about it were written and not sent */
+export const hasDraft = (letter) => drafts(`${letter} `).length > 0;
 
 /** Delete the drafts of letters that no longer wait, a while after they were written. */
 function sweep() {
   if (!waiting.value) return;
   const waits = new Set(waiting.value.map((entry) => entry.letter)).add("new");
-  try {
-    for (const name of Object.keys(localStorage).filter((one) => one.startsWith(`${DRAFT} `))) {
-      const letters = name
-        .slice(DRAFT.length + 1)
-        .split(" ")[0]
-        .split("+");
-      if (!letters.some((letter) => waits.has(letter)) && Date.now() - draftOf(name).at > KEPT) store(name, null);
-    }
-  } catch {
-    // Nothing is stored in this browser.
+  for (const name of drafts()) {
+    const letters = name.split(" ")[1].split("+");
+    if (!letters.some((letter) => waits.has(letter)) && Date.now() - draftOf(name).at > KEPT) store(name, null);
   }
 }
 
@@ -280,6 +275,8 @@ function sweep() {
  */
 
 const MOST_NAMES = 1000;
+const KEEPS = "Kept: the same key shows it again.";
+const SENDING = "What you sent is still on its way.";
 
 class Composer {
   /** @type {Action | null} */
@@ -324,11 +321,13 @@ class Composer {
 
   /**
    * Begin a text, or go on with its draft; an action that takes no words is carried out.
-   * @param {Action} action @param {Entry[]} entries @param {Own | null} [own]
+   * @param {Action} action @param {Entry[]} entries @param {Own | null} [own] @param {string} [to]
+   * @param {boolean} [givesTask]
    */
-  begin(action, entries, own = null) {
+  begin(action, entries, own = null, to = "", givesTask = false) {
     if (!mayAct()) return say("This page may only look now. Type `postroom dashboard` in a terminal to answer.", true);
-    Object.assign(this, { action, entries, own, problem: "", isSending: false, givesTask: false });
+    if (this.isSending) return say(SENDING, true);
+    Object.assign(this, { action, entries, own, problem: "", givesTask });
     sweep();
     const draft = draftName(this.#about.join("+"), action.name);
     const kept = draftOf(draft);
@@ -338,7 +337,7 @@ class Composer {
       tried: kept.tried,
       several: entries.length > 1,
       words: kept.words,
-      to: kept.to || String(own?.params.to ?? ""),
+      to: to || kept.to,
       subject: kept.subject,
     });
     if (!action.asks && !own) return void this.send();
@@ -355,16 +354,17 @@ class Composer {
     this.begin(
       { key: "w", name: "compose", asks: isTask ? "What is to be done?" : "Your letter:", optional: false },
       [],
+      null,
+      to,
+      isTask,
     );
-    Object.assign(this, { to: to || this.to, givesTask: isTask });
     this.names.load();
   }
 
   /** Go back; what was written is kept. */
   close() {
-    const kept = this.words.trim() !== "";
     this.action = null;
-    if (kept) say("Kept: the same key shows it again.");
+    if (this.words.trim()) say(this.isSending ? SENDING : KEEPS);
     redraw();
     this.closed();
   }
@@ -380,6 +380,7 @@ class Composer {
   async send() {
     const { action, entries, own, draft } = this;
     if (!action || this.isSending) return;
+    const sent = { ...this, isNew: this.isNew };
     if (action.asks && !this.words.trim() && !action.optional) return this.#refuse("It needs words. Esc goes back.");
     if (this.isNew && !this.to.trim()) return this.#refuse("It needs a name: to whom?");
     this.tried = action.asks !== "";
@@ -391,15 +392,16 @@ class Composer {
     /** @type {string[]} */
     const gone = [];
     let outcome = "";
+    let why = "";
     for (const letter of this.#about) {
-      const key = this.several ? `${this.key}.${letter}` : this.key;
+      const key = sent.several ? `${sent.key}.${letter}` : sent.key;
       try {
-        outcome = await this.#perform(letter, key);
+        outcome = await this.#perform(sent, letter, key);
         done.push(letter);
       } catch (error) {
         if (error instanceof Refusal && error.kind === "Conflict" && entries.length) {
           gone.push(letter);
-          outcome = error.message;
+          why = error.message;
           continue;
         }
         this.isSending = false;
@@ -407,23 +409,20 @@ class Composer {
         if (done.length) this.settled(done, action.name);
         if (!action.asks && !own) {
           this.action = null;
-          sayError(error);
-          return;
+          return sayError(error);
         }
         return this.#refuse(this.#why(error));
       }
     }
     this.isSending = false;
-    if (!done.length && this.words.trim()) {
-      waiting.load();
-      return this.#refuse(`${outcome} Your words are kept here.`);
-    }
-    store(draft, null);
-    this.action = null;
-    const late = gone.length ? ` ${gone.length} no longer waited for you.` : "";
-    say(done.length > 1 ? `Done with ${counted(done.length, "letter")}.${late}` : outcome, done.length === 0);
-    this.settled(done, action.name);
     waiting.load();
+    if (!done.length && sent.words.trim()) return this.#refuse(`${why} Your words are kept here.`);
+    store(draft, null);
+    if (done.length > 1) outcome = `Done with ${counted(done.length, "letter")}.`;
+    say(done.length && gone.length ? `${outcome} ${gone.length} no longer waited for you.` : outcome || why, !outcome);
+    this.settled(done, action.name);
+    if (!this.action) return;
+    this.action = null;
     this.closed();
   }
 
@@ -440,21 +439,22 @@ class Composer {
       : error.message;
   }
 
-  /** @param {string} letter @param {string} key @returns {Promise<string>} what was done */
-  async #perform(letter, key) {
-    const words = this.words.trim();
-    if (this.own) {
-      const { repeated } = await client.act(this.own.verb, {
-        ...this.own.params,
-        [this.own.words ?? "body"]: words,
-        key,
-      });
-      return this.own.done + once(repeated);
+  /**
+   * @param {Pick<Composer, "action" | "entries" | "own" | "words" | "to" | "subject" | "givesTask" | "isNew">} sent
+   *   what was written when it was sent @param {string} letter @param {string} key
+   * @returns {Promise<string>} what was done
+   */
+  async #perform(sent, letter, key) {
+    const { own } = sent;
+    const words = sent.words.trim();
+    if (own) {
+      const { repeated } = await client.act(own.verb, { ...own.params, [own.words ?? "body"]: words, key });
+      return own.done + once(repeated);
     }
-    if (this.isNew) {
-      const receipt = await client.act(this.givesTask ? "give_task" : "send", {
-        to: this.to.trim(),
-        subject: this.subject.trim(),
+    if (sent.isNew) {
+      const receipt = await client.act(sent.givesTask ? "give_task" : "send", {
+        to: sent.to.trim(),
+        subject: sent.subject.trim(),
         body: words,
         key,
       });
@@ -464,12 +464,12 @@ class Composer {
       const waits = unknown.length
         ? ` No agent named ${unknown.join(" or ")} has been seen here yet. The letter will wait.`
         : "";
-      return `${this.givesTask ? "Given" : "Sent"} to ${oneLine(this.to, 60)}.${waits}${once(receipt.repeated)}`;
+      return `${sent.givesTask ? "Given" : "Sent"} to ${oneLine(sent.to, 60)}.${waits}${once(receipt.repeated)}`;
     }
-    const entry = this.entries.find((one) => one.letter === letter);
+    const entry = sent.entries.find((one) => one.letter === letter);
     const answer = await client.act("act", {
       letter,
-      action: this.action?.name,
+      action: sent.action?.name,
       words,
       key,
       state: entry?.state ?? null,
@@ -479,6 +479,7 @@ class Composer {
 
   /** @param {string} why */
   #refuse(why) {
+    if (!this.action) return say(`${KEEPS} ${why}`, true);
     this.problem = why;
     redraw();
     document.getElementById("compose-words")?.focus();
@@ -486,7 +487,8 @@ class Composer {
 
   /** @param {KeyboardEvent} event */
   #keyed(event) {
-    if (event.isComposing) return;
+    const isButton = /** @type {Element} */ (event.target).matches("button");
+    if (event.isComposing || (event.key === "Enter" && isButton)) return;
     const isTouch = matchMedia("(pointer: coarse)").matches;
     if (event.key === "Escape") this.close();
     else if (event.key === "Enter" && (event.ctrlKey || event.metaKey || (!event.shiftKey && !isTouch))) this.send();
@@ -525,11 +527,11 @@ class Composer {
       ${
         this.isNew
           ? html`<div class="fields"><label>To  <input id="compose-to" list="compose-names" autocomplete="off"
-          spellcheck="false" .value=${this.to}
+          spellcheck="false" .value=${this.to} ?readonly=${this.isSending}
             @input=${(/** @type {Event} */ event) => this.#typed("to", event)}></label>
         <datalist id="compose-names">${(this.names.value ?? []).map((name) => html`<option
           value=${name}></option>`)}</datalist>
-        <label>Subject <input autocomplete="off" .value=${this.subject}
+        <label>Subject <input autocomplete="off" .value=${this.subject} ?readonly=${this.isSending}
           @input=${(/** @type {Event} */ event) => this.#typed("subject", event)}></label></div>`
           : nothing
       }
