@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from postroom.core.key_file import make_key
 from tests.cli.panes import Pane, excuse, planted
 from tests.cli.shell import PROGRAM, Shell
 from tests.cli.terminal import Terminal, editor, show
@@ -82,6 +83,56 @@ def test_what_is_declined_says_why(shell: Shell) -> None:
     assert shell.json("tasks", "show", "t-1", "--as", "carol")["task"]["reason"] == "No time."
     (over,) = shell.json("escalations", "--as", "bob", "--all")["escalations"]
     assert (over["status"], over["closed_by"]) == ("answered", "human")
+
+
+# The program, which asks for the passphrase in the drawn screen.
+ASKS_WHILE_DRAWN = planted("""
+from postroom.cli.context import Context
+Context.asks_passphrase = property(lambda self: True, lambda self, value: None)
+from postroom.cli.inbox import state
+state.KEYS = ()
+""")
+
+
+@pytest.mark.parametrize(("program", "only_looks"), [(PROGRAM, True), (ASKS_WHILE_DRAWN, False)])
+def test_without_the_passphrase_one_only_looks_and_is_not_asked_in_the_drawn_screen(
+    shell: Shell, tmp_path: Path, program: list[str], only_looks: bool
+) -> None:
+    make_key(str(tmp_path / "protected.key"), "secret")
+    ask(shell)
+    shell.environment["POSTROOM_HUMAN_KEY"] = str(tmp_path / "protected.key")
+    with Pane(shell, "inbox", program=program, NO_COLOR="1", columns=120) as pane:
+        pane.see("Passphrase of")
+        for tries in (1, 2):
+            pane.keys("wrong", "Enter")
+            pane.see(*["Not this one."] * tries)
+        pane.keys("wrong", "Enter")
+        pane.see(
+            "human: 1 waits",
+            "and answer nothing",
+            "asks for the key again",
+            "only look  Enter open  s sent  ? keys  q leave",
+        )
+        pane.keys("Enter")
+        pane.see("│ May I delete it?", gone="Passphrase")
+        pane.keys("a")
+        if only_looks:
+            pane.see("You can only look here", "only look  q back", gone="Passphrase")
+        else:
+            pane.see("Enter sends")
+            pane.keys("Enter")
+            pane.see("Passphrase of")
+            return
+        pane.keys("q", "q")
+        pane.wait_for_end()
+    with Pane(shell, "inbox", NO_COLOR="1") as pane:
+        pane.see("Passphrase of")
+        pane.keys("wrong", "Enter")
+        pane.see("Not this one.")
+        pane.keys("secret", "Enter")
+        pane.see("human: 1 waits")
+        pane.keys("a", "Enter")
+        pane.see("Approved; bob is notified.")
 
 
 def test_a_letter_is_read_whole_with_the_letters_before_it(shell: Shell) -> None:

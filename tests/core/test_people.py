@@ -384,6 +384,10 @@ def test_a_passphrase_is_asked_for_once_and_must_be_right(tmp_path: Path) -> Non
         KeyFile(path, ask=lambda _: "open barley").public()
     with pytest.raises(NotAllowed, match="has a passphrase"):
         KeyFile(path).public()
+    asked.clear()
+    typed = iter(("open barley", "open wheat", "open sesame"))
+    assert KeyFile(path, ask=lambda prompt: ask(prompt, next(typed))).public() == public
+    assert [prompt.startswith("Not this one.") for prompt in asked] == [False, True, True]
 
 
 @pytest.mark.parametrize(

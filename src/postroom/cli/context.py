@@ -29,7 +29,7 @@ from ..environment import (
     state_folder,
     variable,
 )
-from ..errors import BadStore, Invalid, PostroomError
+from ..errors import BadStore, Invalid, NotAllowed, PostroomError
 from ..model.names import check_agent, fold
 from ..model.names import meant as mailbox_of
 from ..settings import NO_SUCH_SETTING, Settings, chosen_settings
@@ -190,6 +190,7 @@ class Context:
         self.values = call.values
         self.name = call.name  # as it was typed, where an earlier version called it so
         self.looks = call.command is not None and call.command.looks  # a command that only reads makes no room
+        self.asks_passphrase = True  # not while a screen is drawn
         self.draft: Path | None = None  # the file written in an editor, until it is sent
         self._progress: Progress | None = None
 
@@ -477,6 +478,8 @@ class Context:
         """Ask for a passphrase at the terminal, without a line of progress there."""
         from getpass import getpass  # noqa: PLC0415 - only for encrypted keys
 
+        if not self.asks_passphrase:
+            raise NotAllowed("the person's key is not open", field="human_key", hint="start the command again")
         if self._progress is not None:
             self._progress.end()
         return getpass(prompt)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .core import Core
 
 OLD = ".old"  # ends the name of the file of the key before this one
+MOST_TRIES = 3  # to type a passphrase
 LARGEST = 8192  # bytes of a key file
 ASK_A_PERSON = "ask the person instead: postroom escalate, postroom send human, or the tool send_message"
 
@@ -191,10 +192,11 @@ class KeyFile:
         if self._passphrase:
             yield self._passphrase
         if self._ask is not None:
-            try:
-                yield self._ask(f"Passphrase of {self.path}: ")
-            except EOFError:
-                raise NotAllowed("no passphrase was typed", field="human_key", hint="type it again") from None
+            for again in range(MOST_TRIES):
+                try:
+                    yield self._ask(f"{'Not this one. ' if again else ''}Passphrase of {self.path}: ")
+                except EOFError:
+                    raise NotAllowed("no passphrase was typed", field="human_key", hint="type it again") from None
 
 
 def session_mark(core: Core, person: str) -> str:

@@ -261,10 +261,11 @@ def _hints(state: InboxState) -> str:
         return "any key goes back"
     entry = state.current
     verbs = [f"{verb.key} {verb.name}" for verb in offered(entry)] if entry is not None else []
+    verbs = ["only look"] if state.only_looks else verbs
     if state.opened is not None:
         back = [GONE] if entry is None else []
         return "  ".join([*back, *verbs, "q back", "? keys"])
-    other = "s back" if state.shows_sent else "w write  s sent"
+    other = "s back" if state.shows_sent else "s sent" if state.only_looks else "w write  s sent"
     return "  ".join([*verbs, *(["Enter open"] if entry is not None else []), other, "? keys", "q leave"])
 
 

@@ -37,7 +37,7 @@ from ..text import editor, run_editor
 from ..views import thread
 from . import state
 from .screen import Keyboard, extent, frame
-from .state import Do, Edit, InboxState, Leave, Open, Refresh
+from .state import ASKS_AGAIN, Do, Edit, InboxState, Leave, Open, Refresh
 
 if TYPE_CHECKING:
     import os
@@ -242,6 +242,7 @@ def run_terminal(context: Context) -> Iterator[Answer]:
     context.looks = False  # mail can arrive only in a room that exists
     box = context.mailbox
     refusal = sign_in(box)
+    context.asks_passphrase = False  # the prompt would stand in the drawn screen, and the passphrase in a draft
     core = box.room.core
     with closing(core.store.watch([box.name])) as watch, KeyScreen() as screen:
         InboxSession(context, box, screen, watch, refusal).run()
@@ -282,7 +283,9 @@ class InboxSession:
         self._pace = PACE
         self._letter: tuple[Message, Sequence[Message], Collection[str]] | None = None
         self._page: tuple[int, list[str]] = (0, [])  # the opened letter, folded to so many columns
-        self._state = InboxState(me=box.name, drafts=self._drafts.load(), notice=notice)
+        only_looks = notice not in {"", NO_KEY}
+        notice = f"{notice}. {ASKS_AGAIN}" if only_looks else notice
+        self._state = InboxState(me=box.name, drafts=self._drafts.load(), notice=notice, only_looks=only_looks)
 
     def run(self) -> None:
         while True:
@@ -358,7 +361,7 @@ class InboxSession:
             self._letter = read(self._box, effect.entry)
             self._page = (0, [])
             self._screen.draw(self._picture)
-            if effect.entry["what"] != "sent":
+            if effect.entry["what"] != "sent" and not self._state.only_looks:
                 self._box.mark_shown(effect.entry["letter"], HOST, WHERE)
         except PostroomError as failed:
             self._state = replace(state.refused(self._state, _words(failed)), opened=None)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...core import actions
-from ...core.actions import COMPOSE, DONE, GONE, Action
+from ...core.actions import COMPOSE, DONE, GONE, KEYS, Action
 from ..output import width
 
 if TYPE_CHECKING:
@@ -113,6 +113,9 @@ class Writing(Struct, frozen=True):
         return self.entry["letter"], self.verb.name
 
 
+ASKS_AGAIN = "Leave with q; postroom inbox asks for the key again."
+
+
 class InboxState(Struct, frozen=True, kw_only=True):
     """Everything that the terminal inbox knows."""
 
@@ -126,6 +129,7 @@ class InboxState(Struct, frozen=True, kw_only=True):
     sure_of: str = ""  # the letter for which x was pressed once, and a second x confirms
     shows_keys: bool = False
     shows_sent: bool = False  # the entries are letters that were sent
+    only_looks: bool = False  # the person's key is not open: nothing can be answered
     notice: str = ""  # a message of the program
 
     @property
@@ -205,6 +209,8 @@ def pressed(state: InboxState, key: Key, extent: Extent) -> tuple[InboxState, Ef
         return replace(state, shows_keys=False), None
     if key.name == "?":
         return replace(state, shows_keys=True), None
+    if state.only_looks and key.name in KEYS:
+        return replace(state, notice=f"You can only look here. {ASKS_AGAIN}"), None
     if state.current is not None and (wanted := _wanted(state, state.current, key)) is not None:
         return wanted
     state = replace(state, sure_of="")
