@@ -80,6 +80,13 @@ LANES = (
             "tests/dashboard",
         ),
         "tests of files": (*COUNTED, "-n", "2", *SPREAD, "--ignore=tests/faults", "-m", "files"),
+        "tests of the nanobot channel": (
+            *(*COUNTED, "-n", "2", *SPREAD, "-m", "not files and not daemon and not nanobot"),
+            "tests/nanobot/channel",
+        ),
+        "nanobot": (),
+        # Without coverage: what runs is installed in another environment.
+        "tests with nanobot": (*PYTEST, "-n", "2", "--dist=loadgroup", "-m", "nanobot", "tests/nanobot/channel"),
     },
     {
         # Without coverage, as the fault tests: a process that is killed reports nothing.
@@ -105,13 +112,6 @@ LANES = (
             *(f"--ignore={path}" for path in KILLED),
         ),
         "kills and bad networks between systems": (*PYTEST, "-n", "3", *SPREAD, *KILLED),
-        "tests of the nanobot channel": (
-            *(*COUNTED, "-n", "2", *SPREAD, "-m", "not files and not daemon and not nanobot"),
-            "tests/nanobot/channel",
-        ),
-        "nanobot": (),
-        # Without coverage: what runs is installed in another environment.
-        "tests with nanobot": (*PYTEST, "-n", "2", "--dist=loadgroup", "-m", "nanobot", "tests/nanobot/channel"),
     },
 )
 
