@@ -149,7 +149,7 @@ def test_a_room_of_the_first_version_is_brought_forward(
     """Then its functions are made anew, and the one that psql could not restore is gone."""
     schema = store.address.schema
     link.execute(f"CREATE FUNCTION {schema}.begin(text) RETURNS void LANGUAGE sql AS ''")
-    link.execute(f"DROP FUNCTION {schema}.come_in(text)")
+    link.execute(f"DROP FUNCTION {schema}.open_room(text)")
     link.execute(f"UPDATE {schema}.room SET version = 1")
     with closing(PostgresStore(str(store.address))) as again:
         send(again, "m-1", ["bob"])

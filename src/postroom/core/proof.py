@@ -77,6 +77,7 @@ def people_names(core: Core) -> frozenset[str]:
 
 
 def _look_for_people(core: Core) -> None:
+    """Read the names of people anew, by the settings and by the keys in the room."""
     keys = [name for record in core.store.records(PERSON) for name in names_of_key(record.value)]
     core.people.names = frozenset(map(fold, (*PEOPLE, *people_of(core.limits), *keys)))
     core.people.look_at = monotonic() + LOOK_EVERY

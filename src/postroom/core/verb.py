@@ -170,6 +170,7 @@ class MailboxVerb(Verb, kw_only=True):
 def checked_mailbox(core: Core, name: Any) -> str:
     """Return the mailbox that a name stands for: the human's has several."""
     checked = check_agent(name, "mailbox")
+    # Asked here too, for every send, claim and ack passes here, and few of them are about a person.
     return own_name(core, checked) if fold(checked) in core.people.names else checked
 
 

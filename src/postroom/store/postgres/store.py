@@ -98,7 +98,7 @@ class PostgresStore(QueryStore):
             bring_up(self.database, connection)
             server.measure(connection)
             connection.execute(
-                self.database.sql("SELECT ROOM.come_in(?)"), [self.clock.now().boot if clock else BOOT]
+                self.database.sql("SELECT ROOM.open_room(?)"), [self.clock.now().boot if clock else BOOT]
             )
 
     @staticmethod

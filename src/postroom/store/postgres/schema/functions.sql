@@ -512,7 +512,7 @@ BEGIN
 END $$;
 
 -- Enter the room with a clock of this boot. Another boot ends all leases and all cursors; a server has one for its life.
-CREATE OR REPLACE FUNCTION ROOM.come_in(now_boot text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ROOM.open_room(now_boot text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM ROOM.wake() WHERE NOT EXISTS (SELECT FROM ROOM.alive WHERE home = tableoid);
     IF EXISTS (SELECT FROM ROOM.room r WHERE r.boot <> now_boot) THEN
